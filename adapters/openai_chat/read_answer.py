@@ -113,7 +113,7 @@ class ChatDecoder(JsonDecoder):
             self._usage(usage)
         if not _USUAL_KEYS.issuperset(event):
             self._rest(event, choices)
-        else:
+        elif self._streamed:
             self._learn(event)
         if self._bad_end is not None:
             self.fail(self._bad_end)

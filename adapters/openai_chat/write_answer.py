@@ -183,7 +183,7 @@ class ChatEncoder(Encoder):
             "created": int(event.created_at),
             "model": model_of(event, self.context),
         }
-        if extras:
+        if not _OURS.issuperset(extras):
             constant = () if self.in_one_piece else _CONSTANT
             self._head |= {name: extras[name] for name in constant if name in extras}
             self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
@@ -191,7 +191,7 @@ class ChatEncoder(Encoder):
             self.out.append(self._head)
 
     def message_ended(self, event: MessageEnded) -> None:
-        choice = self._open(event.choice)
+        choice = self._choices.get(event.choice) or self._open(event.choice)
         choice.reason = event.reason or choice.reason
 
     # -------------------------------------------------------------- parts
@@ -201,14 +201,14 @@ class ChatEncoder(Encoder):
         if event.kind is _TOOL_CALL:
             self._call_started(event, index)
             return
-        self._open(index)
+        choice = self._choices.get(index) or self._open(index)
         if event.extras and TRANSCRIPT in event.extras:
             self._parts[event.part_id] = None
             return
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
-        start = self._choices[index].length if event.kind is _TEXT else None
+        start = choice.length if event.kind is _TEXT else None
         self._parts[event.part_id] = self._part(index, {_FIELDS[event.kind]: HOLE}, start=start)
 
     def _cite(self, part: _Part, extras: Extras) -> None:
@@ -324,7 +324,8 @@ class ChatEncoder(Encoder):
         self.out.append(dumps({"error": error_object(event.error)}))
 
     def finished(self, event: RunFinished) -> None:
-        self._open(0)
+        if 0 not in self._choices:
+            self._open(0)
         for index in sorted(self._choices):
             choice = self._choices[index]
             known = event.reason if index == 0 else choice.reason

@@ -8,7 +8,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,6 @@ from bridge.contract import (
     Capabilities,
     Embeddings,
     EmbeddingsRequest,
-    Feature,
     Losses,
     Operation,
     QueuedRunsDialect,
@@ -26,7 +25,6 @@ from bridge.contract import (
     StoredAnswer,
     StoredAnswersDialect,
     StoredResponses,
-    Support,
     ToolServerDialect,
     WireRequest,
     require,
@@ -52,7 +50,8 @@ from bridge.run.retries import may_ask_elsewhere
 from bridge.run.run import Run
 from bridge.run.tools.tools import with_tools
 from bridge.stores import open_held_places, open_places
-from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
+from bridge.stores.memory_budget import LoadedBytes, MemoryBudget
+from bridge.translation.pair import pair_of
 from bridge.translation.policies.forbidden_fields import without_redirects
 
 if TYPE_CHECKING:
@@ -293,9 +292,9 @@ class Bridge:
             memory=self.memory_budget,
         )
 
-    def counting(self) -> AbstractContextManager[LoadedBytes]:
+    def counting(self) -> LoadedBytes:
         """Serve one request in this block: what it loads counts against `memory_budget`."""
-        return counted(self.memory_budget)
+        return LoadedBytes(self.memory_budget)
 
     async def close(self) -> None:
         """Close connection pools and stores. Calling it again has no effect."""
@@ -379,15 +378,15 @@ class Bridge:
         request = turn.request if turn is not None else order.request
         if turn is None and request.open_interrupts and not route.passthrough:
             request = answer_open_interrupts(request)
+        pair = pair_of(order.capabilities, backend.capabilities)
         info = order.info(backend, request)
         info.continues = turn is not None and turn.continues
         if turn is not None and backend.capabilities.names_threads:
             info.shown_thread = order.request.thread_id or info.run_id
             info.thread_of_backend = True
-        elif info.owner and not route.passthrough and threads.travels(backend.capabilities):
+        elif info.owner and not route.passthrough and pair.threads_travel:
             request = self._with_own_thread(request, info)
-        asks = order.capabilities.answer(Feature.INTERRUPT)
-        info.may_ask = asks is Support.EXACT or (asks is not Support.DROP and turn is not None)
+        info.may_ask = pair.may_ask if turn is None else pair.may_ask_with_memory
         if continued and (route.mid_stream_fallback != "continue" or backend.capabilities.keeps_history):
             # One that remembers by itself cannot be told what another one said.
             continued = ""

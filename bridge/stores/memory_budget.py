@@ -2,15 +2,15 @@
 
 A small request may load a large conversation, a stored answer, the plan of a run, pictures or media from URLs. Whoever
 loads says the size first, by the function that `charging` returns: it charges the budget on behalf of the request that
-is served (`counted`), and refuses what does not fit. Outside of a request nothing is charged.
+is served (`LoadedBytes`), and refuses what does not fit. Outside of a request nothing is charged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from threading import Lock
+from typing import Self
 
 from bridge.errors import BackendError, ErrorCode
 
@@ -76,7 +76,12 @@ class MemorySpent(BackendError):
 
 
 class LoadedBytes:
-    """What one request has loaded. `close` gives its bytes back; what is charged afterwards is not counted."""
+    """What one request has loaded. `close` gives its bytes back; what is charged afterwards is not counted.
+
+    Serve a request in a block of it: what is loaded there counts until the end of the block.
+    """
+
+    __slots__ = ("_budget", "_lock", "_sizes", "_taken", "_token", "_total", "is_open")
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
@@ -108,8 +113,17 @@ class LoadedBytes:
         """Give back what was charged."""
         with self._lock:
             self.is_open = False
-            self._budget.give_back(self._taken)
-            self._taken = 0
+            if self._taken:
+                self._budget.give_back(self._taken)
+                self._taken = 0
+
+    def __enter__(self) -> Self:
+        self._token = _current.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
+        self.close()
 
 
 def base64_size(size: int) -> int:
@@ -134,15 +148,3 @@ def charging() -> Charge:
 
 def _nothing(what: Hashable, size: int) -> None:
     """Outside of a request."""
-
-
-@contextmanager
-def counted(budget: MemoryBudget) -> Iterator[LoadedBytes]:
-    """Serve one request: what it loads in this block counts until the end of the block."""
-    loaded = LoadedBytes(budget)
-    token = _current.set(loaded)
-    try:
-        yield loaded
-    finally:
-        _current.reset(token)
-        loaded.close()

@@ -35,7 +35,6 @@ from bridge.stores.scripts import Rows, Values, Work, spelled
 
 _T = TypeVar("_T")
 MEMORY = ":memory:"
-WRITE = "BEGIN IMMEDIATE"
 _TOGETHER = 64
 """Maximum number of jobs in one transaction, so that later ones do not wait too long."""
 _SHRINK = 200
@@ -43,10 +42,6 @@ _SHRINK = 200
 _KEPT = 1000
 """Free pages that a file keeps at least."""
 _INCREMENTAL = 2
-_TURN = 0.001
-"""Seconds between two attempts to begin a transaction while another process writes. SQLite's own pauses grow to 100 ms,
-and meanwhile the process that has just written gets in again and again.
-"""
 _SOON = 0.02
 """Seconds that are not worth another attempt at a busy file."""
 
@@ -105,7 +100,7 @@ class SQLiteFile:
     def _lane(self, writes: bool) -> _Lane:
         self.check_open()
         if writes not in self._lanes:
-            begin = WRITE if writes else "BEGIN"
+            begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
             self._lanes[writes] = _Lane(self._path, self._tables, self._busy, begin)
         return self._lanes[writes]
 
@@ -131,7 +126,6 @@ class Connection:
         self._tables = tables
         self._busy = self._waits = busy
         self._begin = begin
-        self._takes_turns = begin == WRITE and path != MEMORY
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
 
@@ -162,22 +156,15 @@ class Connection:
     def _wait_at_most(self, seconds: float) -> None:
         # A statement more for each transaction only where some of the time has passed.
         waits = self._busy if seconds > 0.9 * self._busy else max(0.0, seconds)
-        if waits != self._waits and self._db is not None and not self._takes_turns:
+        if waits != self._waits and self._db is not None:
             self._db.execute(f"PRAGMA busy_timeout = {int(waits * 1000)}")
         self._waits = waits
 
     def __enter__(self) -> sqlite3.Connection:
         """Begin a transaction, which an exception rolls back. Raises what the engine raises."""
         db = self._connected()
-        until = time.monotonic() + self._waits
-        while True:
-            try:
-                db.execute(self._begin)
-                return db
-            except sqlite3.OperationalError as error:
-                if not self._takes_turns or not is_busy(error) or time.monotonic() >= until:
-                    raise
-            time.sleep(_TURN)
+        db.execute(self._begin)
+        return db
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         db = self._db
@@ -203,8 +190,6 @@ class Connection:
         except BaseException:
             db.close()
             raise
-        if self._takes_turns:
-            db.execute("PRAGMA busy_timeout = 0")
         self._db, self._file = db, self._identity()
         return db
 

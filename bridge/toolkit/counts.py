@@ -12,9 +12,12 @@ NOT_REPORTED = "zeros; the backend reported no usage"
 """The detail of a lost usage: the wire requires one, and the backend did not report any."""
 
 
+_MOST = 10**15
+
+
 def is_count(value: Any) -> TypeGuard[int]:
     """Return whether this JSON value is a count."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1e15
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
 
 
 def is_all_zeros(usage: dict[str, Any]) -> bool:
@@ -80,7 +83,8 @@ def counts_in(usage: Any) -> dict[str, Any]:
         if (place := _PLACES.get(name)) is None:
             continue
         count, rank = place
-        if rank < ranks.get(count, len(_PLACES)) and (value := _count(given)) is not None:
+        value = given if type(given) is int and 0 <= given < _MOST else _count(given)
+        if value is not None and rank < ranks.get(count, len(_PLACES)):
             found[count], ranks[count] = value, rank
     if _INNER.isdisjoint(usage):
         return found

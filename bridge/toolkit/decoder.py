@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from bridge.contract.context import Context
@@ -45,10 +46,16 @@ class JsonDecoder:
 
     def __init__(self, context: Context) -> None:
         self.builder: Builder = context.builder()
-        self.repeat = Repeat(self.builder)
-        """Decodes frames that differ from the previous one only in their text; `read` may call `repeat.learn`."""
         self.saw_unknown = False
         """True if `read` met an object that its dialect does not have; see `finish`."""
+
+    @cached_property
+    def repeat(self) -> Repeat:
+        """Decodes frames that differ from the previous one only in their text; `read` may call `repeat.learn`.
+
+        An answer in one piece has none.
+        """
+        return Repeat(self.builder)
 
     # ------------------------------------------------------------- the contract of a decoder
 

@@ -43,6 +43,7 @@ _METHODS: Mapping[type, str] = {
 _PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResulted, ev.RunFinished, ev.RunFailed}
 
 
+_VALUES = frozenset({dict})
 _MESSAGE = ev.MessageStarted  # one of a further choice may be left out
 
 
@@ -143,7 +144,9 @@ class Encoder(EncoderLike):
             return super().whole(events)
         self.in_one_piece = True
         frames: list[Any] = self.encode(coalesced(events))
-        return self.accumulate([frame if isinstance(frame, dict) else _value_of(frame) for frame in frames])
+        if not _VALUES.issuperset(map(type, frames)):
+            frames = [frame if isinstance(frame, dict) else _value_of(frame) for frame in frames]
+        return self.accumulate(frames)
 
     def accumulate(self, frames: Sequence[Any]) -> Any:
         """Return the body of a whole answer, as JSON: what a client makes of these frames of a run that did not fail.

@@ -210,7 +210,8 @@ class Fields:
         if given:
             if not self._ranks.keys() >= given.keys():
                 raise ValueError(f"{self._dialect}: no row for {', '.join(sorted(given.keys() - self._ranks.keys()))}")
-            out.update(given)
+            # Most of what is given is None; what is left is put in order.
+            out.update(compress(given.items(), map(is_not, given.values(), repeat(None))))
             out = {name: out[name] for name in sorted(self._ranks.keys() & out.keys(), key=self._ranks.__getitem__)}
         if only is not None:
             out = {name: value for name, value in out.items() if name in only}

@@ -41,7 +41,9 @@ class Added:
         values = self._values
         for key, value in delta.items():
             known = values.get(key)
-            if isinstance(known, (dict, Added)) and isinstance(value, dict):
+            if known is None:
+                values[key] = value
+            elif isinstance(known, (dict, Added)) and isinstance(value, dict):
                 inner = values[key] = known if isinstance(known, Added) else Added(known)
                 inner.add(value)
             elif isinstance(known, Pieces) and isinstance(value, str):

@@ -147,9 +147,9 @@ def of_calls(request: Request, back: Capabilities, lost: Losses) -> list[Stage]:
     return stages
 
 
-def with_ids_of(request: Request, survey: Survey, back: Capabilities) -> Request:
+def with_ids_of(request: Request, survey: Survey) -> Request:
     """Return the request with the ids that a backend with a memory gave its calls, where this answer changed them."""
-    if ToolResult not in survey.kinds or not back.takes_news:
+    if ToolResult not in survey.kinds:
         return request
     messages: list[Message] = []
     for message in request.messages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 from bridge.contract import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
 from bridge.errors import BackendError, ErrorCode, Failure
@@ -54,7 +55,6 @@ class AnswerDecoder:
         self._may_be_lines = is_lines or dialect.streams_json_lines
         self._has_line = False
         self._limit = max_event or self._framing.MAX_EVENT
-        self._splitter: Splits = self._framing.Splitter(self._limit)
         self._decoder: Decoder | None = None
         # The first line and a body in one piece begin alike.
         self._streams: bool | None = self._are_declared_lines if is_lines else None
@@ -64,6 +64,11 @@ class AnswerDecoder:
         self.wire_ended = False
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
+
+    @cached_property
+    def _splitter(self) -> Splits:
+        """Only streams need it, as `_events`."""
+        return self._framing.Splitter(self._limit)
 
     def receive(self, data: bytes) -> list[Event]:
         """Returns the events that these bytes complete."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from operator import is_
+from typing import cast
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
@@ -149,15 +149,21 @@ class Reader:
     def _end(self, events: list[Event]) -> list[Event]:
         """Note the end of the run; return its events, the last one with its time."""
         self.ended = True
-        last = events[-1]
+        last = cast("RunFailed | RunFinished", events[-1])
         if isinstance(last, RunFailed):
             self.failure = last.error
-        elif isinstance(last, RunFinished):
+        else:
             self.finish_reason = str(last.reason)
         for event in events[-3:-1]:
             if isinstance(event, UsageReported):
                 self.usage = event
-        if self._clock is None or not isinstance(last, (RunFailed, RunFinished)) or last.ended_at:
+        if self._clock is None or last.ended_at:
             return events
         # A codec has no clock; this is the first place that knows of the end.
-        return [*events[:-1], replace(last, ended_at=self._clock())]
+        now = self._clock()
+        ended = (
+            RunFailed(last.error, now, last.extras)
+            if isinstance(last, RunFailed)
+            else RunFinished(last.reason, now, last.extras)
+        )
+        return [*events[:-1], ended]

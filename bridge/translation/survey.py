@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from bridge.model import Message, Part, Text, ToolCall, ToolResult
 
 SYSTEM = frozenset({"system", "developer"})
+_TEXT: frozenset[type] = frozenset({Text})
 
 
 @dataclass(slots=True)
@@ -17,9 +18,9 @@ class Survey:
     values, need not look again.
     """
 
-    kinds: set[type] = field(default_factory=set)
+    kinds: frozenset[type] = frozenset()
     """The classes of parts, without those in results."""
-    extras: set[str] = field(default_factory=set)
+    extras: frozenset[str] = frozenset()
     """The names in `extras` of parts and of those in results: dialects, `CACHE`, `SIGNATURE`."""
     names: set[str] = field(default_factory=set)
     """The names of tools in calls and results."""
@@ -51,18 +52,19 @@ def surveyed(messages: list[Message]) -> Survey:
             for part in parts:
                 _look(part, survey)
     if messages:
-        survey.kinds.add(Text)
+        survey.kinds = survey.kinds | _TEXT if survey.kinds else _TEXT
     return survey
 
 
 def _look(part: Part, survey: Survey) -> None:
-    survey.kinds.add(type(part))
+    if type(part) not in survey.kinds:
+        survey.kinds = survey.kinds.union([type(part)])
     if part.extras:
-        survey.extras.update(part.extras)
+        survey.extras = survey.extras.union(part.extras)
     if isinstance(part, ToolResult):
         survey.is_mixed = True
         for inner in part.parts:
             if inner.extras:
-                survey.extras.update(inner.extras)
+                survey.extras = survey.extras.union(inner.extras)
     if isinstance(part, (ToolCall, ToolResult)) and part.name:
         survey.names.add(part.name)

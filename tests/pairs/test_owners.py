@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from bridge import Message, Request, Text
-from bridge.contract import Context, Dialect, registry
-from bridge.run.conversation.threads import name_at_backend, travels
+from bridge.contract import Context, Dialect, Feature, Support, registry
+from bridge.run.conversation.threads import name_at_backend
 from bridge.testing import FakeBackend
 from tests.docs.tables import dialects
 from tests.server.harness import Reply, ask, fake_backend, serving
@@ -22,7 +22,11 @@ BOTH = [d for d in map(registry.get, dialects()) if d.served and d.called]
 SPEAKING = [d.name for d in BOTH if d.framing == "sse"]
 # Agents that name their conversations themselves are told no name of ours: what is kept by owner is theirs.
 NAMING = [name for name in SPEAKING if registry.get(name).capabilities.names_threads]
-REMEMBERING = [name for name in SPEAKING if travels(registry.get(name).capabilities) and name not in NAMING]
+REMEMBERING = [
+    name
+    for name in SPEAKING
+    if registry.get(name).capabilities.request(Feature.THREAD_ID) is Support.EXACT and name not in NAMING
+]
 
 
 def setup(back: str, url: str, folder: Path, *, users: bool = True, **more: Any) -> dict[str, Any]:

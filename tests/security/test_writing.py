@@ -492,17 +492,20 @@ async def test_the_drain_ends_and_cuts_an_answer_that_is_not_read() -> None:
 async def test_what_a_request_holds_is_left_when_its_answer_is_written() -> None:
     held: list[str] = []
 
-    @contextlib.asynccontextmanager
-    async def place(name: str) -> AsyncIterator[None]:
-        held.append(name)
-        try:
-            yield
-        finally:
-            held.remove(name)
+    class Place:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def enter(self) -> None:
+            held.append(self.name)
+
+        def leave(self) -> None:
+            held.remove(self.name)
 
     async def own(http: web.Request) -> web.StreamResponse:
-        await hold(http, place("one"))
-        await hold(http, place("two"))
+        await hold(http, Place("one"))
+        await hold(http, Place("two"))
+        assert held == ["one", "two"]
         if "fail" in http.query:
             raise BridgeError("no")
         return web.Response(body=BODY)

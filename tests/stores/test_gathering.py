@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import time
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridge.stores import LeaseLost, RunKey, RunStore, open_runs, run_scripts, sql_runs, sqlite_file
+from bridge.stores import LeaseLost, RunKey, RunStore, run_scripts, sql_runs
 from bridge.stores.run_store import LogEntry
 from tests.stores.run_engines import run_engine, run_store  # noqa: F401
 
@@ -118,24 +114,3 @@ async def test_of_those_that_share_a_transaction_each_hears_its_own_outcome(run_
     for source in (held, again):
         assert [entry.body for entry in await run_store.read(source.key)] == ["one", "two"]
     assert await run_store.read(ahead.key) == []
-
-
-async def test_who_waits_for_a_file_tries_again_at_short_intervals(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """SQLite's own pauses grow, so that a process that has just written gets in before one that waits."""
-    store = open_runs(f"sqlite:///{tmp_path}/runs.db")
-    await store.open()
-    pauses: list[float] = []
-    with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
-
-        def pause(seconds: float) -> None:
-            pauses.append(seconds)
-            if len(pauses) == 20:
-                other.execute("COMMIT")
-
-        monkeypatch.setattr(time, "sleep", pause)
-        await begun(store, 1)
-    assert pauses == [sqlite_file._TURN] * 20
-    await store.close()

@@ -10,7 +10,7 @@ import pytest
 from bridge.errors import BackendError, ErrorCode
 from bridge.model import Message, Text
 from bridge.stores import Conversation, ConversationStore, RunKey, RunStore
-from bridge.stores.memory_budget import COPIES, FREE, MemoryBudget, base64_size, charging, counted
+from bridge.stores.memory_budget import COPIES, FREE, LoadedBytes, MemoryBudget, base64_size, charging
 from tests.stores.run_engines import run_engine, run_store  # noqa: F401
 
 SIZE = 300_000
@@ -37,7 +37,7 @@ async def load(history: ConversationStore, thread: str, locked: bool) -> Convers
 async def test_a_conversation_counts_until_its_request_ends(history: ConversationStore, locked: bool) -> None:
     await store_talk(history, "t")
     budget = MemoryBudget(10 * SIZE)
-    with counted(budget):
+    with LoadedBytes(budget):
         for _ in range(2):  # the same one counts once
             found = await load(history, "t", locked)
             assert found is not None
@@ -51,7 +51,7 @@ async def test_a_conversation_that_does_not_fit_is_refused(history: Conversation
     await store_talk(history, "t")
     budget = MemoryBudget(counted_size(SIZE))
     assert budget.take(SIZE)  # of another request
-    with counted(budget), pytest.raises(BackendError) as caught:
+    with LoadedBytes(budget), pytest.raises(BackendError) as caught:
         await load(history, "t", locked)
     assert (caught.value.code, caught.value.failure.headers) == (ErrorCode.OVERLOADED, {"retry-after": "1"})
     assert budget.taken == SIZE
@@ -63,7 +63,7 @@ async def test_a_conversation_that_does_not_fit_is_refused(history: Conversation
 async def test_what_is_stored_beside_the_messages_counts(history: ConversationStore) -> None:
     await store_talk(history, "t", body="y" * SIZE)
     budget = MemoryBudget(None)
-    with counted(budget):
+    with LoadedBytes(budget):
         await history.load("ann", "/r", "t")
         assert budget.taken >= counted_size(2 * SIZE)
 
@@ -72,10 +72,10 @@ async def test_a_request_alone_loads_what_exceeds_the_budget(history: Conversati
     """It would never be served otherwise; while it is, others are refused."""
     await store_talk(history, "t")
     budget = MemoryBudget(FREE)
-    with counted(budget):
+    with LoadedBytes(budget):
         assert await history.load("ann", "/r", "t") is not None
         assert budget.is_spent
-        with counted(budget), pytest.raises(BackendError, match="in memory"):
+        with LoadedBytes(budget), pytest.raises(BackendError, match="in memory"):
             await history.load("ann", "/r", "t")
     assert (budget.taken, budget.is_spent) == (0, False)
 
@@ -83,9 +83,9 @@ async def test_a_request_alone_loads_what_exceeds_the_budget(history: Conversati
 async def test_a_plan_counts(run_store: RunStore) -> None:  # noqa: F811
     await run_store.create(KEY, "f", "p" * SIZE)
     budget = MemoryBudget(counted_size(SIZE))
-    with counted(budget):
+    with LoadedBytes(budget):
         assert (len(await run_store.plan(KEY) or ""), budget.taken) == (SIZE, counted_size(SIZE))
-        with counted(budget), pytest.raises(BackendError) as caught:
+        with LoadedBytes(budget), pytest.raises(BackendError) as caught:
             await run_store.plan(KEY)
         assert caught.value.code is ErrorCode.OVERLOADED
         await run_store.get(KEY)
@@ -94,7 +94,7 @@ async def test_a_plan_counts(run_store: RunStore) -> None:  # noqa: F811
 
 def test_small_things_are_free_and_growth_counts() -> None:
     budget = MemoryBudget(FREE)
-    with counted(budget) as loaded:
+    with LoadedBytes(budget) as loaded:
         charge = charging()
         charge("a", FREE // COPIES)
         assert budget.taken == 0

@@ -23,9 +23,9 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
-from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.translation.call_ids import of_calls
 from bridge.translation.library import Translator
-from bridge.translation.survey import surveyed
+from bridge.translation.policies.stages import StageContext, prepare
 from tests.translation.test_histories import calls, result, user
 
 LLM = registry.get("openai-chat").capabilities
@@ -109,10 +109,10 @@ def test_results_and_questions_follow_their_calls() -> None:
 def test_a_backend_with_a_memory_gets_the_id_that_it_gave() -> None:
     request = Request([result("k-repeat-2"), result("l"), user()])
     remembers = next(c for n in registry.called() if (c := registry.get(n).capabilities).takes_news)
-    sent = with_ids_of(request, surveyed(request.messages), remembers)
+    sent = prepare((), StageContext(request, LLM, remembers, None, Losses())).request
     assert [p.call_id for m in sent.messages for p in m.parts if isinstance(p, ToolResult)] == ["k", "l"]
-    assert with_ids_of(request, surveyed(request.messages), LLM) is request
-    assert with_ids_of(sent, surveyed(sent.messages), remembers) is sent
+    assert prepare((), StageContext(request, LLM, LLM, None, Losses())).request is request
+    assert prepare((), StageContext(sent, LLM, remembers, None, Losses())).request is sent
 
 
 @pytest.mark.parametrize("name", ["pick", "its own"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, entries, registry
+from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Losses, entries, registry
 from bridge.model import (
     Message,
     PartKind,
@@ -24,11 +24,13 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.translation.policies.names import tool_names
+from bridge.translation.policies.stages import StageContext, prepare
 from bridge.translation.survey import Survey, surveyed
 
 PATTERN = "[a-zA-Z0-9_-]{1,64}"
 FREE = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
 STRICT = replace(FREE, tool_names=PATTERN)
+LEGAL = re.compile(PATTERN).fullmatch
 
 
 def test_every_place_of_a_name_is_changed_and_changed_back() -> None:
@@ -40,7 +42,7 @@ def test_every_place_of_a_name_is_changed_and_changed_back() -> None:
         tools=[Tool("get.weather"), Tool("fine")],
         tool_choice=ToolChoice(ToolMode.REQUIRED, ["get.weather"]),
     )
-    names = tool_names(request, surveyed(request.messages), FREE, STRICT)
+    names = tool_names(request, surveyed(request.messages), LEGAL)
     assert names is not None
     sent = names.request
     assert sent.tools is not None
@@ -72,7 +74,7 @@ def test_every_place_of_a_name_is_changed_and_changed_back() -> None:
 @given(st.lists(st.text(max_size=80), unique=True, max_size=8))
 def test_names_stay_legal_and_apart_whatever_they_are(wanted: list[str]) -> None:
     request = Request([], tools=[Tool(n) for n in wanted])
-    names = tool_names(request, surveyed(request.messages), FREE, STRICT)
+    names = tool_names(request, surveyed(request.messages), LEGAL)
     sent = [t.name for t in (names.request if names else request).tools or ()]
     assert all(re.fullmatch(PATTERN, n) for n in sent)
     assert len(set(sent)) == len(wanted)
@@ -83,11 +85,12 @@ def test_names_stay_legal_and_apart_whatever_they_are(wanted: list[str]) -> None
 
 @pytest.mark.parametrize(("front", "back"), [(FREE, FREE), (STRICT, STRICT)], ids=["any name will do", "one dialect"])
 def test_nothing_is_changed_where_nothing_must(front: Capabilities, back: Capabilities) -> None:
-    assert tool_names(Request([], tools=[Tool("get.weather")]), Survey(), front, back) is None
+    context = StageContext(Request([], tools=[Tool("get.weather")]), front, back, None, Losses())
+    assert prepare((), context).request.tools == [Tool("get.weather")]
 
 
 def test_legal_names_are_left_alone() -> None:
-    assert tool_names(Request([], tools=[Tool("get_weather")]), Survey(), FREE, STRICT) is None
+    assert tool_names(Request([], tools=[Tool("get_weather")]), Survey(), LEGAL) is None
 
 
 BACKS = [name for name in registry.called() if registry.get(name).capabilities.tool_names is not None]
@@ -98,7 +101,7 @@ BACKS = [name for name in registry.called() if registry.get(name).capabilities.t
 def test_a_name_is_legal_from_its_first_character_and_comes_back(back: str, name: str) -> None:
     card = registry.get(back).capabilities
     assert card.tool_names is not None
-    names = tool_names(Request([], tools=[Tool(name)]), Survey(), FREE, card)
+    names = tool_names(Request([], tools=[Tool(name)]), Survey(), re.compile(card.tool_names).fullmatch)
     sent = (names.request if names is not None else Request([], tools=[Tool(name)])).tools
     assert sent is not None
     assert re.fullmatch(card.tool_names, sent[0].name)

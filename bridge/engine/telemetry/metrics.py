@@ -80,6 +80,12 @@ def _of(metric: Counters, *labels: str) -> Counter | Gauge | Number | NoSeries:
 
 
 @cache
+def _each(metrics: tuple[Counters, ...], *labels: str) -> list[Counter | Gauge | Number | NoSeries]:
+    """As `_of`, of several metrics at once."""
+    return [_of(metric, *labels) for metric in metrics]
+
+
+@cache
 def _times(metric: Histograms, *labels: str) -> Histogram | Distribution | NoSeries:
     """As `_of`, of a histogram."""
     try:
@@ -162,6 +168,8 @@ class Metrics:
             "tokens_in_uncached", "input tokens that backends did not read from a prompt cache, or not by their reports"
         )
         self.tokens_out = counter("tokens_out", "output tokens that backends reported")
+        self.tokens = (self.tokens_in, self.tokens_in_cached, self.tokens_in_uncached, self.tokens_out)
+        """What is counted of a usage."""
         user = ("user", "model")
         self.user_runs = counter("user_runs", "runs ended, by user and model, if server.metrics.users is set", user)
         self.user_tokens_in = counter("user_tokens_in", "input tokens, cached ones included", user)
@@ -211,11 +219,11 @@ class Metrics:
         if run.first is not None:
             _times(self.first_token_seconds, *way).observe(run.first - run.started)
         if (usage := reader.usage) is not None:
-            _of(self.tokens_in, *way).inc(usage.input or 0)
-            cached = min(usage.cached or 0, usage.input or 0)
-            _of(self.tokens_in_cached, *way).inc(cached)
-            _of(self.tokens_in_uncached, *way).inc((usage.input or 0) - cached)
-            _of(self.tokens_out, *way).inc(usage.output or 0)
+            taken, cached = usage.input or 0, min(usage.cached or 0, usage.input or 0)
+            tokens = zip(_each(self.tokens, *way), (taken, cached, taken - cached, usage.output or 0), strict=True)
+            for series, number in tokens:
+                if number:
+                    series.inc(number)
         if run.tries.repeated:
             _of(self.retries, *way).inc(run.tries.repeated)
         for feature in run.lost.names:

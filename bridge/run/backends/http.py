@@ -410,9 +410,9 @@ class HttpBackend(ConfiguredBackend):
             return AiohttpAnswer(self, await self.ask(wire))
         return await self._authorized(wire, self._request)
 
-    async def _request(self, wire: WireRequest) -> Answer:
+    def _request(self, wire: WireRequest) -> Awaitable[Answer]:
         assert self._client is not None
-        return await self._client.request(wire.method, self._target(wire), wire.headers, wire.body)
+        return self._client.request(wire.method, self._target(wire), wire.headers, wire.body)
 
     def _target(self, wire: WireRequest) -> URL:
         """Return where a request goes, with its query."""
@@ -426,24 +426,27 @@ class HttpBackend(ConfiguredBackend):
         """
         return await self._authorized(wire, self._ask)
 
-    async def _authorized(self, wire: WireRequest, send: Callable[[WireRequest], Awaitable[A]]) -> A:
-        """Send a request with the backend's credentials; once more with new ones, if they are refused."""
-        if self._credentials is None:
-            return await send(wire)
+    def _authorized(self, wire: WireRequest, send: Callable[[WireRequest], Awaitable[A]]) -> Awaitable[A]:
+        """Send a request with the backend's credentials, if it has any."""
+        return send(wire) if self._credentials is None else self._with(self._credentials, wire, send)
+
+    async def _with(
+        self, credentials: Credentials, wire: WireRequest, send: Callable[[WireRequest], Awaitable[A]]
+    ) -> A:
+        """Send a request with these credentials; once more with new ones, if they are refused."""
         plain = wire.headers
-        await self._authorize(wire)
+        await self._authorize(credentials, wire)
         answer = await send(wire)
-        if self._credentials.refused(answer.status, answer.headers) and await self._credentials.renew(wire):
+        if credentials.refused(answer.status, answer.headers) and await credentials.renew(wire):
             answer.release()
             wire.headers = plain
-            await self._authorize(wire)
+            await self._authorize(credentials, wire)
             answer = await send(wire)
         return answer
 
-    async def _authorize(self, wire: WireRequest) -> None:
-        assert self._credentials is not None
+    async def _authorize(self, credentials: Credentials, wire: WireRequest) -> None:
         try:
-            wire.headers = {**wire.headers, **await self._credentials.headers(wire, self._target(wire))}
+            wire.headers = {**wire.headers, **await credentials.headers(wire, self._target(wire))}
         except BackendError as error:
             log.warning("backend %s: %s", self.name, error.failure.cause)
             raise
@@ -476,7 +479,7 @@ class HttpBackend(ConfiguredBackend):
             if self._credentials.signs_bodies:
                 text = "A body that is forwarded cannot be signed."
                 raise BackendError(text, code=ErrorCode.UNSUPPORTED)
-            await self._authorize(wire)
+            await self._authorize(self._credentials, wire)
         return await self.session.request(
             wire.method,
             self.address(wire.path),

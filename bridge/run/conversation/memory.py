@@ -59,6 +59,7 @@ from bridge.run.conversation.interrupts import Settled, settle
 from bridge.stores import Attachments
 from bridge.stores.conversation_store import Conversation, ConversationStore, HeldConversation
 from bridge.stores.joint import Joint
+from bridge.translation.pair import pair_of
 
 log = logging.getLogger("bridge.memory")
 
@@ -564,7 +565,7 @@ def _words(payload: Any) -> str:
 
 def wants_memory(front: Capabilities, back: Capabilities) -> bool:
     """Return whether a conversation between these two needs the bridge's memory."""
-    return _joint(front.history, back) is not None or _recalls(front, back)
+    return _joint(front.history, back) is not None or pair_of(front, back).recalls
 
 
 def _joint(history: HistoryMode, back: Capabilities) -> type[Turn] | None:
@@ -574,12 +575,6 @@ def _joint(history: HistoryMode, back: Capabilities) -> type[Turn] | None:
     if back.takes_news:
         return Follow if back.names_threads else None
     return Expand
-
-
-def _recalls(front: Capabilities, back: Capabilities) -> bool:
-    """Return whether runs of this backend may wait for an answer that this front cannot address."""
-    recalls = front.answer(Feature.INTERRUPT) is Support.EXACT and front.names_interrupts
-    return not recalls and back.request(Feature.RESUME) in (Support.EXACT, Support.TEXT)
 
 
 class Memory:
@@ -628,7 +623,7 @@ class Memory:
         kind = _joint(request.history, back)
         if kind is None and delta and keeper is not None:
             kind = Follow
-        elif kind is None and _recalls(front, back):
+        elif kind is None and pair_of(front, back).recalls:
             kind = Recall
         if kind is None:
             return None

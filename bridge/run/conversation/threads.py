@@ -9,13 +9,7 @@ from __future__ import annotations
 import hmac
 from uuid import UUID
 
-from bridge.contract import Capabilities, Feature, Support
 from bridge.model.jsontext import dumps
-
-
-def travels(back: Capabilities) -> bool:
-    """Return whether backends of this dialect get the thread's id."""
-    return back.request(Feature.THREAD_ID) is Support.EXACT
 
 
 def name_at_backend(secret: str, owner: str, thread: str) -> str:

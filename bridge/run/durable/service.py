@@ -29,7 +29,7 @@ from bridge.run.durable.worker import LOST, LOST_PLAN, Drive, RunWorker, write_f
 from bridge.run.run import Run
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
 from bridge.stores.liveness import Liveness
-from bridge.stores.memory_budget import MemoryBudget, counted
+from bridge.stores.memory_budget import LoadedBytes, MemoryBudget
 from bridge.stores.run_store import NONE_BLOCKED, Blocked, Created, QueueLimits
 from bridge.toolkit.redact import explained
 
@@ -473,7 +473,7 @@ class Runs:
             with suppress(BridgeError):
                 for reason in (await self._store.canceled([worker.key])).values():
                     worker.cancel(reason)
-            with counted(self._memory) as loaded:
+            with LoadedBytes(self._memory) as loaded:
                 loaded.charge(("plan", worker.key), size, is_loaded=True)
                 await worker.work()
             _log_end(worker)

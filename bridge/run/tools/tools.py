@@ -10,10 +10,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Protocol, cast
 
-from bridge.contract import Context, Feature, Losses, Options, RunsTools, Support, ToolHostDialect, WireRequest
+from bridge.contract import (
+    Capabilities,
+    Context,
+    Feature,
+    Losses,
+    Options,
+    RunsTools,
+    Support,
+    ToolHostDialect,
+    WireRequest,
+)
 from bridge.contract import WireResponse as Wire
 from bridge.contract.optional.tool_host import OfferedTool
 from bridge.errors import BackendError, BridgeError, ErrorCode
@@ -112,6 +123,11 @@ async def with_tools(backend: Backend, source: Tools, rounds: int, lost: Losses)
     return cast("Backend", WithTools(backend, source, offered, rounds)) if offered else backend
 
 
+@lru_cache
+def _running_tools(capabilities: Capabilities) -> Capabilities:
+    return replace(capabilities, runs_tools=RunsTools.UNLISTED)
+
+
 class WithTools(WrappedBackend):
     """A backend that runs the tools it was given by itself."""
 
@@ -120,7 +136,7 @@ class WithTools(WrappedBackend):
         self.source = source
         self.rounds = rounds
         if backend.capabilities.runs_tools is RunsTools.NEVER:
-            self.capabilities = replace(backend.capabilities, runs_tools=RunsTools.UNLISTED)
+            self.capabilities = _running_tools(backend.capabilities)
         self._offered = offered
 
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:

@@ -84,13 +84,14 @@ class Browsers:
                     code=ErrorCode.FORBIDDEN,
                     status=421,
                 )
-        sent, site = http.headers.getall("origin", []), http.headers.get("sec-fetch-site")
-        if not sent:
+        site = http.headers.get("sec-fetch-site")
+        if "origin" not in http.headers:
             if site not in (None, "same-origin", "none"):
                 http[_STRANGER] = True
                 if http.method not in _SAFE:
                     raise _forbidden("A page of another site sent this request without an Origin.")
             return
+        sent = http.headers.getall("origin")
         origin = sent[0] if len(sent) == 1 else ""
         named = origin.lower() in self._named
         own = site in ("same-origin", "none") or _authority(origin) in {
@@ -117,17 +118,17 @@ class Browsers:
         """
         if kept and not (local and self._is_local and is_loopback(_host(http.headers.get("origin", "")))):
             check_kept(http)
-        elif _STRANGER in http and "origin" not in http.headers and not self._any:
+        elif "sec-fetch-site" in http.headers and "origin" not in http.headers and not self._any and _STRANGER in http:
             raise _forbidden("A page of another site may not call this server (server.cors.origins).")
 
     def add_headers(self, http: web.Request, headers: CIMultiDict[str]) -> None:
         """Adds the CORS headers of a response."""
         if not (self._any or self._named or self._admits_null):
             return
-        preflight = is_preflight(http)
-        varying = [headers[hdrs.VARY]] if hdrs.VARY in headers else []
-        headers[hdrs.VARY] = ", ".join([*varying, "Origin", *([_PREFLIGHT] if preflight else [])])
-        origin = http.get(_READER)
+        preflight = http.method == "OPTIONS" and is_preflight(http)
+        varies = f"Origin, {_PREFLIGHT}" if preflight else "Origin"
+        headers[hdrs.VARY] = f"{headers[hdrs.VARY]}, {varies}" if hdrs.VARY in headers else varies
+        origin = http.get(_READER) if "origin" in http.headers else None
         if origin is None:
             return
         named = origin.lower() in self._named
@@ -158,7 +159,8 @@ def check_kept(http: web.Request) -> None:
 
 def is_json(http: web.Request) -> bool:
     """Return whether the body is declared as JSON, which pages cannot send without a preflight."""
-    return http.content_type == "application/json" or http.content_type.endswith("+json")
+    declared = http.content_type
+    return declared == "application/json" or declared.endswith("+json")
 
 
 def check_json(http: web.Request) -> None:

@@ -202,7 +202,7 @@ def _shaping_errors(state: State) -> Middleware:
                 raise
             response = request[BEGUN]
         finally:
-            await release(request)
+            release(request)
         return response
 
     def refused(request: web.Request, error: Exception) -> web.StreamResponse | None:
@@ -336,7 +336,8 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             abort(http)
             raise ConnectionResetError("A response was begun already; the connection was closed.")
         http[BEGUN] = response
-        if isinstance(response, web.Response | StreamedResponse) and OWN_PAGE not in http:
+        is_own_page = OWN_PAGE in http
+        if isinstance(response, (web.Response, StreamedResponse)) and not is_own_page:
             task = cast("Task", asyncio.current_task())
             state.writing.add(task)
             task.add_done_callback(state.writing.discard)
@@ -351,7 +352,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()
-        if OWN_PAGE not in http:
+        if not is_own_page:
             state.browsers.add_headers(http, headers)
 
     return add_headers

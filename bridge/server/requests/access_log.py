@@ -85,19 +85,14 @@ class Report:
         level = logging.INFO if self.failure is None else logging.WARNING
         if not access.isEnabledFor(level):
             return
-        facts: dict[str, Any] = {
-            "request_id": self.request_id,
-            "run_id": self.run_id,
-            **self.about,
-            **({"user": self.user} if self.user else {}),
-            "route": self.route,
-            "front": self.front,
-            "back": self.back,
-            "http": self.http,
-            "status": self.status,
-            "total_ms": round((now - self.began) * 1000, 1),
-            "bytes": self.sent,
-        }
+        facts: dict[str, Any] = {"request_id": self.request_id, "run_id": self.run_id}
+        if self.about:
+            facts.update(self.about)
+        if self.user:
+            facts["user"] = self.user
+        facts["route"], facts["front"], facts["back"] = self.route, self.front, self.back
+        facts["http"], facts["status"] = self.http, self.status
+        facts["total_ms"], facts["bytes"] = round((now - self.began) * 1000, 1), self.sent
         if self.first is not None:
             facts["first_ms"] = round((self.first - self.began) * 1000, 1)
         if self.usage is not None:

@@ -65,7 +65,7 @@ class Guard:
 
     async def identify(self, http: web.Request) -> None:
         """Find the user of a request and count it. Raises `RequestError` (unauthorized, forbidden, rate limited)."""
-        user, is_repeated = "", USER in http
+        user, is_repeated = "", self._counts and USER in http
         if self._asks:
             with challenged(http, self._config, self._route.path if self._is_local else None):
                 visit = visit_of(http, self._query_key)

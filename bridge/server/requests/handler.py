@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,7 +28,7 @@ from bridge.server.requests.guard import GUARD
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
 from bridge.server.requests.wire import REPORTED, USER, decoded, error_of, read_request, request_id
-from bridge.server.requests.writing import BEGUN, abort, has_left, hold, release, send
+from bridge.server.requests.writing import BEGUN, Place, abort, has_left, hold, send
 
 if TYPE_CHECKING:
     from bridge.engine.config import Server
@@ -64,7 +63,7 @@ class RequestScope:
         self.route: Route = handler.route
         self.limiter: RouteLimiter = handler.limiter
         self.server: Server = handler.server
-        self.user: str = http.get(USER, "")
+        self.user = report.user
         self.lock: RunLock | None = None
         self.stream: web.StreamResponse | None = None
         self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
@@ -94,7 +93,7 @@ class RequestScope:
         """The response whose head is out: there can be no other one. A WebSocket takes any number of messages."""
         return self.http.get(BEGUN) if self.stream is None else None
 
-    async def hold(self, place: AbstractAsyncContextManager[None]) -> None:
+    async def hold(self, place: Place) -> None:
         """Enter a slot until the response of this request is written."""
         await hold(self.http, place)
 
@@ -159,7 +158,6 @@ class RouteHandler:
                 return await self._reported(scope)
         finally:
             self.active.discard(task)
-            await release(http)
             if leaving is not None:
                 leaving.cancel()
 

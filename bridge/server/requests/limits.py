@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridge.engine.config.schema.server import PerKey
@@ -174,29 +173,9 @@ class Slots:
         routes = [pool for pools in self.routes.values() for pool in pools.values()]
         return sum(pool.waiting for pool in (self.pool, *routes, *self.users.values()))
 
-    @asynccontextmanager
-    async def slot(self, user: str, route: Route) -> AsyncIterator[None]:
-        """A slot for this user of a route. Raises `BackendError`: rate_limited for the user's limit, or overloaded."""
-        held: list[SlotPool] = []
-        shared: HeldPlace | None = None
-        is_in = False
-        try:
-            for pool in (self.own(user), self.routes.get(route.path, {}).get(route.dialect.name), self.pool):
-                if pool is not None:
-                    await pool.enter(user)
-                    held.append(pool)
-                if self.shared is not None and shared is None:
-                    shared = await self.shared.enter(user)
-            is_in = True
-            yield
-        finally:
-            if shared is not None:
-                shared.leave()
-            while held:
-                self.leave(user, held.pop())
-            if not is_in:
-                self.forget(user)
-                self.freed.set()
+    def slot(self, user: str, route: Route) -> Slot:
+        """A slot for this user of a route, to be entered."""
+        return Slot(self, user, route)
 
     def own(self, user: str) -> SlotPool | None:
         """The slots of this user, to be entered at once: it is forgotten when it is idle."""
@@ -228,6 +207,49 @@ class Slots:
         """Forgets the slots of a user who needs none."""
         if user in self.users and self.users[user].is_idle:
             del self.users[user]
+
+
+class Slot:
+    """A place in the pools of a user, of a route and of the server. `enter` waits for it, `leave` gives it back."""
+
+    __slots__ = ("_held", "_route", "_shared", "_slots", "_user")
+
+    def __init__(self, slots: Slots, user: str, route: Route) -> None:
+        self._slots = slots
+        self._user = user
+        self._route = route
+        self._held: list[SlotPool] = []
+        self._shared: HeldPlace | None = None
+
+    async def enter(self) -> None:
+        """Raises `BackendError`: rate_limited for the user's limit, or overloaded."""
+        slots, user, route = self._slots, self._user, self._route
+        try:
+            for pool in (slots.own(user), slots.routes.get(route.path, {}).get(route.dialect.name), slots.pool):
+                if pool is not None:
+                    await pool.enter(user)
+                    self._held.append(pool)
+                if slots.shared is not None and self._shared is None:
+                    self._shared = await slots.shared.enter(user)
+        except BaseException:
+            self.leave()
+            slots.forget(user)
+            slots.freed.set()
+            raise
+
+    def leave(self) -> None:
+        """Give back what was entered. Calling it again has no effect."""
+        if self._shared is not None:
+            self._shared.leave()
+            self._shared = None
+        while self._held:
+            self._slots.leave(self._user, self._held.pop())
+
+    async def __aenter__(self) -> None:
+        await self.enter()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.leave()
 
 
 class Limits:
@@ -398,15 +420,15 @@ class RouteLimiter:
         """See `Limits.allows`."""
         return self._limits.allows(user, model)
 
-    def slot(self, user: str) -> AbstractAsyncContextManager[None]:
+    def slot(self, user: str) -> Slot:
         """A slot for one run of this user; see `Slots.slot`."""
         return self._limits.runs.slot(user, self._route)
 
-    def reader_slot(self, user: str) -> AbstractAsyncContextManager[None]:
+    def reader_slot(self, user: str) -> Slot:
         """A slot for one reader of a stored run."""
         return self._limits.readers.slot(user, self._route)
 
-    def socket_slot(self, user: str) -> AbstractAsyncContextManager[None]:
+    def socket_slot(self, user: str) -> Slot:
         """A slot for one WebSocket connection."""
         return self._limits.sockets.slot(user, self._route)
 

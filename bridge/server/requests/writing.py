@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 BEGUN = web.RequestKey("begun", web.StreamResponse)
 """The response of the request whose head is out, or about to be."""
-_HELD = web.RequestKey("held", AsyncExitStack)
+_HELD = web.RequestKey("held", list["Place"])
 _PIECE = 48 * 1024
 """Bytes of a body that are written at a time, and get `slow_reader` seconds: fewer than a connection buffers."""
 _ROOM = 8 * 1024
@@ -210,19 +209,27 @@ def abort(http: web.BaseRequest) -> None:
         http.transport.abort()
 
 
-async def hold(http: web.Request, place: AbstractAsyncContextManager[None]) -> None:
-    """Enter `place`, such as a slot, until the response of the request is written: see `release`."""
-    stack = http.get(_HELD)
-    if stack is None:
-        stack = http[_HELD] = AsyncExitStack()
-    await stack.enter_async_context(place)
+class Place(Protocol):
+    """What a request holds while it is answered, such as a slot."""
+
+    async def enter(self) -> None:
+        """Wait for the place. Raises `BridgeError` where there is none."""
+
+    def leave(self) -> None:
+        """Give it back. Never raises."""
 
 
-async def release(http: web.Request) -> None:
+async def hold(http: web.Request, place: Place) -> None:
+    """Enter `place` until the response of the request is written: see `release`."""
+    await place.enter()
+    http[_HELD] = [*http.get(_HELD, ()), place]
+
+
+def release(http: web.Request) -> None:
     """Leave what the request holds: its response is written, or never will be."""
-    stack = http.pop(_HELD, None)
-    if stack is not None:
-        await stack.aclose()
+    held = http.pop(_HELD, ())
+    for place in reversed(held):
+        place.leave()
 
 
 def _in_pieces(response: web.Response, size: int, slow_reader: float | None) -> StreamedResponse:

@@ -9,15 +9,12 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 
-from bridge.contract import Capabilities
 from bridge.model import Event, Message, PartStarted, Request, ToolCall, ToolResult, ToolResulted
 from bridge.translation.survey import Survey
 
 _NAMED: frozenset[type] = frozenset({PartStarted, ToolResulted})
 
-_compiled = cache(re.compile)
 _ODD = re.compile(r"[^a-zA-Z0-9_-]+")
 
 _LENGTH = 64
@@ -67,11 +64,8 @@ class ToolNames:
         return replace(message, parts=parts, name=name)
 
 
-def tool_names(request: Request, survey: Survey, front: Capabilities, back: Capabilities) -> ToolNames | None:
-    """Return the names to change, None if there are none. With one dialect on both sides, the backend decides."""
-    if back.tool_names is None or front is back:
-        return None
-    legal = _compiled(back.tool_names).fullmatch
+def tool_names(request: Request, survey: Survey, legal: Callable[[str], object]) -> ToolNames | None:
+    """Return the names to change, None if `legal` matches all of them."""
     names = survey.names.union([tool.name for tool in request.tools]) if request.tools else survey.names
     if all(map(legal, names)):
         return None

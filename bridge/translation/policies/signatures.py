@@ -23,7 +23,6 @@ from bridge.model import (
     ContentAdded,
     Event,
     Extras,
-    HistoryMode,
     Message,
     Part,
     PartEnded,
@@ -49,10 +48,11 @@ class SealSignatures(Stage):
 
     passes_deltas = True
 
-    def __init__(self, front: Capabilities, back: Capabilities) -> None:
-        self._vendor = back.vendor
-        self._wraps = bool(back.vendor and front.vendor not in ("", back.vendor))
-        self._signs = front.wants_signatures
+    def __init__(self, vendor: str, *, wraps: bool, signs: bool) -> None:
+        """`vendor`: the backend's. `wraps`: its values are wrapped. `signs`: reasoning without one gets a signature."""
+        self._vendor = vendor
+        self._wraps = wraps
+        self._signs = signs
         self._open: set[str] = set()
 
     def __call__(self, events: list[Event]) -> list[Event]:
@@ -83,6 +83,7 @@ class CarrySignatures(Stage):
     passes_deltas = True
 
     def __init__(self, place: CallSignatures, loses: bool, lost: Losses) -> None:
+        """`place`: where the client returns the signature of a call. `loses`: what it does not return is lost."""
         self._place = place
         self._loses = loses
         self._lost = lost
@@ -118,17 +119,6 @@ class CarrySignatures(Stage):
     def _lose(self, extras: Extras | None, what: str) -> None:
         if self._loses and signature_of(extras) is not None:
             self._lost.add(Feature.REASONING_SIGNATURE, what)
-
-
-def carry_signatures(front: Capabilities, back: Capabilities, lost: Losses) -> CarrySignatures | None:
-    """Return the stage for the signatures of a backend's parts; None if it signs none, or if all of them reach the
-    client or are stored with the conversation.
-    """
-    place = front.call_signatures
-    if not back.call_signatures.with_calls or place in (CallSignatures.IN_PART, back.call_signatures):
-        return None
-    loses = front.history is HistoryMode.FULL  # otherwise the bridge stores the conversation
-    return CarrySignatures(place, loses, lost) if loses or place is CallSignatures.IN_REASONING else None
 
 
 def for_backend(request: Request, survey: Survey, front: Capabilities, back: Capabilities, lost: Losses) -> Request:

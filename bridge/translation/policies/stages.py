@@ -19,7 +19,7 @@ from itertools import chain
 from types import ModuleType
 from typing import Any, cast
 
-from bridge.contract import Capabilities, Feature, Losses, RunsTools, Support
+from bridge.contract import Capabilities, Feature, Losses
 from bridge.errors import ConfigError, ErrorCode, Failure, shortened
 from bridge.model import (
     ArgsDelta,
@@ -49,9 +49,10 @@ from bridge.model.estimate import quarter_tokens
 from bridge.model.events import AWAITS_RESULT
 from bridge.toolkit.caching import CACHE, marks_in_tools
 from bridge.translation.call_ids import of_calls, with_ids_of
+from bridge.translation.pair import Pair, pair_of
 from bridge.translation.policies.forbidden_fields import without_redirects
 from bridge.translation.policies.names import tool_names
-from bridge.translation.policies.signatures import SealSignatures, carry_signatures, for_backend
+from bridge.translation.policies.signatures import CarrySignatures, SealSignatures, for_backend
 from bridge.translation.stage import Stage, StageFunction
 from bridge.translation.survey import Survey, surveyed
 
@@ -257,21 +258,19 @@ def _arguments(call: Sequence[Event]) -> str:
 
 def withhold_server_tools(context: StageContext) -> Stage | None:
     """The stage, for fronts whose clients run what they see over backends that may have run it already."""
-    if not context.front.client_runs_calls or context.back.runs_tools is RunsTools.NEVER:
+    pair = pair_of(context.front, context.back)
+    if not pair.withholds_calls:
         return None
     offered = frozenset(t.name for t in context.request.tools or ())
     show = getattr(context.options, "server_tools", "drop")
-    runs, asks = context.back.runs_tools, context.back.answer(Feature.INTERRUPT) is Support.EXACT
-    # Without its request, as in `translate`, an answer does not show which tools were offered.
-    runs_others = runs in (RunsTools.UNLISTED, RunsTools.BOTH) and asks and bool(context.request.messages)
-    holds_offered = runs in (RunsTools.ANY, RunsTools.BOTH)
     return WithholdServerTools(
         context.lost,
         offered,
         show,
-        holds_offered=holds_offered,
-        runs_others=runs_others,
-        passes_results=context.front.answer(Feature.TOOL_RESULT) is Support.DROP,
+        holds_offered=pair.holds_offered,
+        # Without its request, as in `translate`, an answer does not show which tools were offered.
+        runs_others=pair.runs_others and bool(context.request.messages),
+        passes_results=pair.drops_results,
     )
 
 
@@ -335,8 +334,9 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
     the backend knows. `context.request` is the request as the factories see it.
     """
     front, back, lost = context.front, context.back, context.lost
+    pair = pair_of(front, back)
     request = without_redirects(context.request, lost)
-    if request.context and back.request(Feature.CONTEXT) is Support.DROP:
+    if request.context and pair.tells_context:
         request = _context_as_system(request)
     survey = surveyed(request.messages)
     context.request = request = for_backend(request, survey, front, back, lost)
@@ -344,27 +344,28 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
         lost.add(Feature.EXTRAS, "prompt cache markers")
     if request.logprobs is not None and not back.logprobs:
         lost.add(Feature.SAMPLING, "log probabilities")
-    stages = _stages(factories, context)
+    stages = _stages(factories, context, pair)
     if factories:  # they may have added messages
         survey = surveyed(context.request.messages)
-    names = tool_names(context.request, survey, front, back)
+    names = tool_names(context.request, survey, pair.legal_name) if pair.legal_name is not None else None
     request = context.request if names is None else names.request
     first: list[StageFunction] = [*of_calls(request, back, lost)]
     if names is not None:
         first.append(names.restore)
-    return Prepared(with_ids_of(request, survey, back), survey, first, stages)
+    if pair.takes_news:
+        request = with_ids_of(request, survey)
+    return Prepared(request, survey, first, stages)
 
 
-def _stages(factories: Sequence[StageFactory], context: StageContext) -> list[StageFunction]:
+def _stages(factories: Sequence[StageFactory], context: StageContext, pair: Pair) -> list[StageFunction]:
     front, back, lost = context.front, context.back, context.lost
-    shows_calls = front.answer(Feature.TOOL_CALL) is not Support.DROP
-    stages: list[StageFunction] = [ShowAwaitedCalls()] if back.awaits_results and shows_calls else []
-    if (withhold := withhold_server_tools(context)) is not None:
+    stages: list[StageFunction] = [ShowAwaitedCalls()] if pair.shows_awaited_calls else []
+    if pair.withholds_calls and (withhold := withhold_server_tools(context)) is not None:
         stages.append(withhold)
-    if front.wants_signatures or (back.vendor and front.vendor not in ("", back.vendor)):
-        stages.append(SealSignatures(front, back))
-    if (carry := carry_signatures(front, back, lost)) is not None:
-        stages.append(carry)
+    if pair.seals_signatures:
+        stages.append(SealSignatures(back.vendor, wraps=pair.wraps_signatures, signs=front.wants_signatures))
+    if pair.call_signatures is not None:
+        stages.append(CarrySignatures(pair.call_signatures, pair.loses_signatures, lost))
     for factory in factories:
         if (stage := factory(context)) is not None:
             stages.append(stage)
