@@ -27,10 +27,10 @@ from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.run.backend import Backend, Timeouts
 from bridge.run.backends.speech import Speech
-from bridge.run.breaker import Breaker
+from bridge.run.breaker import CircuitBreaker
 from bridge.run.conversation.memory import Memory, wants_memory
-from bridge.run.group import Group
-from bridge.run.retries import Retry
+from bridge.run.group import BackendGroup
+from bridge.run.retries import RetryPolicy
 from bridge.stores import Attachments, Bounds, open_attachments
 from bridge.stores.memory_budget import base64_size, charging
 from bridge.translation.policies.stages import EstimateUsage, StageFactory, load_object
@@ -89,7 +89,7 @@ def _provider(section: cfg.Backend) -> str:
 
 def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folder: str | None) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
-    breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
+    breaker = CircuitBreaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(**section.timeouts.model_dump())
     if section.is_demo or section.target is not None:
         from bridge.run.backends.local import LocalBackend
@@ -111,7 +111,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
         "headers": dict(section.headers),
         "forward_headers": section.forward_headers,
         "timeouts": timeouts,
-        "retry": Retry(**section.retry.model_dump()),
+        "retry": RetryPolicy(**section.retry.model_dump()),
         "breaker": breaker,
         "options": section.options,
     }
@@ -132,12 +132,12 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
     try:
         if auth.aws is not None:
             return made.AwsSigner(auth.aws.service, auth.aws.region, url, learn)
-        fetch: made.Fetch = made.Command(auth.command, auth.timeout, auth.lifetime)
+        fetch: made.Fetch = made.TokenCommand(auth.command, auth.timeout, auth.lifetime)
         if auth.gcp is not None:
             fetch = made.google_tokens(auth.gcp.scope)
         elif auth.azure is not None:
             fetch = made.azure_tokens(auth.azure.scope)
-        return made.Tokens(fetch, auth.header, learn)
+        return made.TokenCredentials(fetch, auth.header, learn)
     except ConfigError as error:
         raise ConfigError(error.reason, key=key) from error
 
@@ -184,8 +184,8 @@ def backend_class(dialect: Dialect) -> Callable[..., Backend]:
 
 
 def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder: str | None) -> Route:
-    def group(names: cfg.Names) -> Group:
-        return Group([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
+    def group(names: cfg.Names) -> BackendGroup:
+        return BackendGroup([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
 
     models = None if section.models is None else {model: group(names) for model, names in section.models.items()}
     dialect = registry.get(section.dialect)

@@ -31,7 +31,7 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import LIBRARY, Caller, Route
+from bridge.engine.route import LIBRARY, Route, RunCaller
 from bridge.engine.services import Host, Services
 from bridge.engine.store_watch import StoreWatch
 from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
@@ -45,9 +45,9 @@ from bridge.run.conversation import queued_runs, threads
 from bridge.run.conversation.interrupts import answer_open_interrupts
 from bridge.run.conversation.memory import Memory, Turn
 from bridge.run.conversation.push_targets import PushTargets
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.stored_responses import ResponseStore
 from bridge.run.conversation.task_index import TaskIndex
-from bridge.run.group import Group
+from bridge.run.group import BackendGroup
 from bridge.run.retries import may_ask_elsewhere
 from bridge.run.run import Run
 from bridge.run.tools.tools import with_tools
@@ -340,7 +340,7 @@ class Bridge:
         request: Request,
         *,
         capabilities: Capabilities | None = None,
-        caller: Caller | None = None,
+        caller: RunCaller | None = None,
         lost: Losses | None = None,
         run_id: str | None = None,
         created_at: float | None = None,
@@ -351,7 +351,7 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        caller, lost, run_id = caller or Caller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
+        caller, lost, run_id = caller or RunCaller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
         order = _Asked(route, request, capabilities or LIBRARY, caller, run_id, created_at or time.time(), lost)
         group = route.group_for(request)
         first, *others = order.order(group)
@@ -366,7 +366,9 @@ class Bridge:
         next_attempts = [partial(prepare, backend) for backend in others]
         return Run(attempt, next_attempts, continuation, self.config.server.limits.answer)
 
-    async def _attempt(self, order: _Asked, group: Group, backend: Backend, continued: str = "") -> BackendAttempt:
+    async def _attempt(
+        self, order: _Asked, group: BackendGroup, backend: Backend, continued: str = ""
+    ) -> BackendAttempt:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded.
 
         `continued`: the text of an answer that another backend broke off.
@@ -427,7 +429,7 @@ class Bridge:
                 await _leave(turn, error)
             raise
 
-    async def _turn(self, order: _Asked, backend: Backend, group: Group, memory: Memory) -> Turn | None:
+    async def _turn(self, order: _Asked, backend: Backend, group: BackendGroup, memory: Memory) -> Turn | None:
         """The request's turn in its conversation, begun; None when nothing has to be kept."""
         route, request, run_id = order.route, order.request, order.run_id
         history, owner = memory.history, order.caller.owner
@@ -485,14 +487,14 @@ class Bridge:
         shared = group.shares_conversations
         return await self._memory.has(owner, route.path, request, backs, shared=shared)
 
-    def answers(self, route: Route, owner: str) -> Answers | None:
+    def answers(self, route: Route, owner: str) -> ResponseStore | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
         if self._memory is None or not route.keeps_answers:
             return None
         look = self._response_now and partial(
             self._response_now, self.runs, owner, route.path, route.dialect, route.options
         )
-        return Answers(self._memory.history, owner, route.path, look)
+        return ResponseStore(self._memory.history, owner, route.path, look)
 
     async def stored_responses(self, route: Route, owner: str, wire: WireRequest) -> StoredResponses | None:
         """Return the stored answers that a request refers to; None if none are stored. Raises `RequestError`."""
@@ -536,14 +538,16 @@ class Bridge:
         if self.host.spent is not None:
             self.host.spent(key.owner, run.reader.usage)
 
-    async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
+    async def count(self, route: Route, request: Request, caller: RunCaller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.
 
         Raises `RequestError` for an unknown model and `BackendError` if the backend refuses.
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        order = _Asked(
+            route, request, route.capabilities, caller or RunCaller(), uuid.uuid4().hex, time.time(), Losses()
+        )
         *others, last = order.order(route.group_for(request))
         for backend in others:
             try:
@@ -553,7 +557,7 @@ class Bridge:
                     raise
         return await _counted(order, last)
 
-    async def embed(self, route: Route, asked: EmbeddingsRequest, caller: Caller | None = None) -> Embeddings:
+    async def embed(self, route: Route, asked: EmbeddingsRequest, caller: RunCaller | None = None) -> Embeddings:
         """Return the vectors of texts, by the first backend of the model that has embeddings.
 
         Raises `RequestError` for an unknown model and if no backend has any, and `BackendError` if one refuses.
@@ -561,7 +565,9 @@ class Bridge:
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         request = Request([], model=asked.model or None)
-        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        order = _Asked(
+            route, request, route.capabilities, caller or RunCaller(), uuid.uuid4().hex, time.time(), Losses()
+        )
         failed: BackendError | None = None
         for backend in order.order(route.group_for(request)):
             try:
@@ -578,7 +584,7 @@ class Bridge:
         raise RequestError("No backend of this route has embeddings.", code=ErrorCode.UNSUPPORTED, status=501)
 
     def plan(
-        self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float
+        self, route: Route, request: Request, caller: RunCaller, *, run_id: str, created_at: float
     ) -> tuple[RunKey, RunPlan]:
         """Return the key and the plan of a run for this request. `run_id` names the run if the client did not.
 
@@ -611,7 +617,7 @@ class Bridge:
             route,
             plan.request,
             capabilities=route.capabilities,
-            caller=Caller(key.owner, plan.request_id, plan.forwarded),
+            caller=RunCaller(key.owner, plan.request_id, plan.forwarded),
             lost=lost,
             run_id=plan.run_id,
             created_at=plan.created_at,
@@ -670,7 +676,7 @@ def _is_counted(route: Route) -> bool:
     )
 
 
-def _is_large(request: Request, caller: Caller) -> bool:
+def _is_large(request: Request, caller: RunCaller) -> bool:
     """Return whether encoding this request may take long."""
     return len(caller.raw_body or b"") > _LARGE or len(request.messages) > _MANY
 
@@ -688,12 +694,12 @@ class _Asked:
     route: Route
     request: Request
     capabilities: Capabilities
-    caller: Caller
+    caller: RunCaller
     run_id: str
     created_at: float
     lost: Losses
 
-    def order(self, group: Group) -> list[Backend]:
+    def order(self, group: BackendGroup) -> list[Backend]:
         """The backends to ask, first choice first; those that are left alone for a while come last."""
         if len(group.members) == 1:
             return group.members
@@ -718,7 +724,7 @@ class _Asked:
         )
 
 
-def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Backend]:
+def _ordered(group: BackendGroup, request: Request, owner: str, run_id: str) -> list[Backend]:
     """A conversation stays with its backend; a request without one is a conversation of its own."""
     return group.order(f"{owner}\0{request.thread_id or run_id}")
 

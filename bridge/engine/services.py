@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridge.engine.telemetry.metrics import Metrics
+    from bridge.engine.telemetry.metrics import BridgeMetrics
     from bridge.engine.telemetry.tracing import Tracing
     from bridge.model import UsageReported
     from bridge.run.backends.fetch import Fetcher
@@ -52,5 +52,5 @@ class Host:
     """
 
     slots: RunSlots | None = None
-    metrics: Metrics | None = None
+    metrics: BridgeMetrics | None = None
     spent: Callable[[str, UsageReported | None], None] | None = None

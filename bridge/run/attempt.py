@@ -76,9 +76,9 @@ class BackendAttempt:
         self._unproved: list[tuple[Amendment, Failure]] = []
         self.turn = turn
         self.linked = linked
-        self._recorder = _Recorder(turn.amend) if turn is not None else None
+        self._recorder = _AnswerRecorder(turn.amend) if turn is not None else None
         # What the client is shown is what it sends back.
-        self._shown = _Recorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
+        self._shown = _AnswerRecorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
         if self._recorder is not None:
             # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
             self.stages.append(self._recorder)
@@ -211,7 +211,7 @@ class _ShowThread(Stage):
         return events
 
 
-class _Recorder(Stage):
+class _AnswerRecorder(Stage):
     """Keeps what passes here, for the conversation, after `amend` has changed it."""
 
     passes_deltas = True

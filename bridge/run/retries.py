@@ -53,7 +53,7 @@ def may_ask_elsewhere(failure: Failure) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryPolicy:
     """`attempts` tries in all; waits `backoff * 2**n` seconds with jitter, at most `max_backoff`.
 
     `budget` is the share of requests that may be repeated in the long run.
@@ -76,7 +76,7 @@ class Retry:
         return pause * random.uniform(0.5, 1.0)
 
 
-class Budget:
+class RetryBudget:
     """Keeps repeated calls a share of all: each request saves `share` of a repetition, up to ten of them.
 
     It begins full, so that a rare failure is always repeated; a backend that fails all the time is called
@@ -162,7 +162,7 @@ class Tries:
     async def next(self, failure: Failure, text: str = "") -> bool:
         """Make the next call after a failed one, here or at another backend; return False if there is none.
 
-        First a conversation that the backend has lost is told anew, then the call is repeated, then a refused request
+        First a conversation that the backend has lost is sent whole, then the call is repeated, then a refused request
         is amended; then the others are asked. `text`: of an answer that another backend is to continue.
         """
         self.ended(failure)

@@ -231,7 +231,7 @@ def reason_of(error: BaseException) -> str:
 # ---------------------------------------------------------------------- statements
 
 
-class Syntax:
+class PostgresSyntax:
     """See `bridge.stores.scripts.Syntax`."""
 
     fragments: ClassVar[dict[str, str]] = {
@@ -267,7 +267,7 @@ class Syntax:
         return f"unnest({', '.join(f'CAST(:{name}__{n} AS {kind}[])' for n, (_, kind) in enumerate(columns))})"
 
 
-SYNTAX = Syntax()
+SYNTAX = PostgresSyntax()
 _VALUE = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import TypeAdapter, ValidationError
 
 from bridge.engine.config import checks, source
-from bridge.engine.config.origin import Origin
+from bridge.engine.config.origin import ConfigOrigin
 from bridge.engine.config.problems import Problem
 from bridge.engine.config.schema.server import FileKey
 from bridge.engine.config.schema.whole import Config
@@ -22,7 +22,7 @@ def parse_keys(text: str, name: str, config: Config) -> tuple[FileKey, ...]:
     name belong to one user. Raises `ConfigError` with a line for each problem; none shows a value of the file.
     """
     document = source.read(text, name)
-    origin = Origin(name, document.positions, secret=True)
+    origin = ConfigOrigin(name, document.positions, secret=True)
     found = list(document.problems)
     if document.data is None:
         # A file that is being written may be empty for a moment, and must not lock everybody out.

@@ -81,7 +81,7 @@ class CredentialsError(Exception):
     """No token could be fetched; the text says why, and repeats nothing that the source said."""
 
 
-class Tokens:
+class TokenCredentials:
     """The token of one backend, sent in a header."""
 
     signs_bodies = False
@@ -177,7 +177,7 @@ def _failure(cause: str) -> BackendError:
 # ------------------------------------------------------------------ a command
 
 
-class Command:
+class TokenCommand:
     """Fetches tokens with a command, which prints one: alone, or in a JSON object that may say when it expires."""
 
     def __init__(self, command: tuple[str, ...], timeout: float, lifetime: float = LIFETIME) -> None:

@@ -20,7 +20,7 @@ Look = Callable[[StoredAnswer], Awaitable[StoredAnswer]]
 """Returns the current state of an answer whose run has not ended."""
 
 
-class Answers:
+class ResponseStore:
     """The answers of one owner on one route. Every method may raise `BridgeError`, as the store does.
 
     They are kept under an owner of their own: answers are many, and beside the owner's conversations they would count

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bridge.contract import Dialect, Frame, FrameLike, StoredAnswer, StoredAnswersDialect, require
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.stored_responses import ResponseStore
 from bridge.run.durable.log import expired
 from bridge.run.durable.subscription import Subscription
 from bridge.stores import RunKey, RunState, RunStore
@@ -32,7 +32,7 @@ async def response_now(
     return await _so_far(runs, run_of(owner, scope, answer), dialect, options)
 
 
-async def settle(runs: Runs, key: RunKey, answers: Answers, dialect: Dialect, options: object) -> None:
+async def settle(runs: Runs, key: RunKey, answers: ResponseStore, dialect: Dialect, options: object) -> None:
     """Store the response of a run that has ended, or delete the run if its response was deleted meanwhile."""
     answer = await _so_far(runs, key, dialect, options)
     if answer.ended and not await answers.settle(answer):

@@ -59,7 +59,7 @@ class Dialogue:
 
 
 class Inquiries:
-    """See `bridge.server.grpc.service.Host`. `idle`: seconds without messages after which a session is ended."""
+    """See `bridge.server.grpc.service.GrpcHost`. `idle`: seconds without messages after which a session is ended."""
 
     def __init__(self, idle: float) -> None:
         self.conversations: dict[str, Dialogue] = {}

@@ -55,7 +55,7 @@ def _say_little(record: logging.LogRecord) -> bool:
 _wire.addFilter(_say_little)
 
 
-class Parent(Protocol):
+class Supervisor(Protocol):
     """What a worker knows of the process that started it."""
 
     def beat(self) -> bool:
@@ -88,7 +88,7 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
     return servers(bridge, state.limits, state.identity, state.refusals)
 
 
-class Served:
+class HttpServer:
     """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, and `close` it in any case.
 
     `stop` closes the sockets, `retire` leaves them to the next server. Setting `hurry` ends the wait for open runs.
@@ -99,8 +99,8 @@ class Served:
         bridge: Bridge,
         sockets: list[socket.socket],
         hurry: asyncio.Event | None = None,
-        before: Served | None = None,
-        parent: Parent | None = None,
+        before: HttpServer | None = None,
+        parent: Supervisor | None = None,
     ) -> None:
         """`before`: whose place it takes at addresses of gRPC that both have. `parent`: of a worker."""
         self.bridge = bridge
@@ -128,7 +128,7 @@ class Served:
                 each.check(self._followed[each.address])
         await self._runner.setup()
         if self._runner.server is not None:
-            self._state.heads.start(self._runner.server)
+            self._state.slow_clients.start(self._runner.server)
             self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
@@ -203,7 +203,7 @@ class Served:
         await stopping
 
     async def close(self) -> None:
-        self._state.heads.stop()
+        self._state.slow_clients.stop()
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*(each.stop(0) for each in self._agents))
@@ -219,7 +219,7 @@ async def running(bridge: Bridge, *, hurry: asyncio.Event | None = None) -> Asyn
     server = bridge.config.server
     sockets = listening.bind(server.host, server.port)
     try:
-        served = Served(bridge, sockets, hurry)
+        served = HttpServer(bridge, sockets, hurry)
         try:
             await served.start()
             yield served.port
@@ -237,7 +237,7 @@ async def serve(
     ready: Callable[[int], None] | None = None,
     reload: Callable[[], Bridge] | None = None,
     changed: Callable[[Bridge, int], None] | None = None,
-    parent: Parent | None = None,
+    parent: Supervisor | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `ready` is called with the port when it is open.
 
@@ -248,7 +248,7 @@ async def serve(
     """
     server = bridge.config.server
     own = listening.bind(server.host, server.port) if sockets is None else []
-    life = _Life(Served(bridge, sockets or own, parent=parent), reload, changed, parent)
+    life = _ServerLifecycle(HttpServer(bridge, sockets or own, parent=parent), reload, changed, parent)
     # Opening thousands of streams with the default thresholds spends a third of its time in the collector.
     gc.set_threshold(50_000, 20, 100)
     try:
@@ -257,21 +257,21 @@ async def serve(
         listening.close(life.now.sockets)
 
 
-async def _beat(parent: Parent) -> None:
+async def _beat(parent: Supervisor) -> None:
     """Return when the parent is gone."""
     while parent.beat():  # noqa: ASYNC110
         await asyncio.sleep(_BEAT)
 
 
-class _Life:
+class _ServerLifecycle:
     """A serving process, controlled by signals."""
 
     def __init__(
         self,
-        now: Served,
+        now: HttpServer,
         reload: Callable[[], Bridge] | None,
         changed: Callable[[Bridge, int], None] | None,
-        parent: Parent | None,
+        parent: Supervisor | None,
     ) -> None:
         self.now = now
         self._reload = reload
@@ -280,7 +280,7 @@ class _Life:
         self._parent = parent
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._stopping = False
-        self._retired: dict[asyncio.Task[None], Served] = {}
+        self._retired: dict[asyncio.Task[None], HttpServer] = {}
 
     async def run(self, ready: Callable[[int], None] | None, *, worker: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -346,9 +346,9 @@ class _Life:
         if self._changed is not None:
             self._changed(following.bridge, following.port)
 
-    async def _following(self, bridge: Bridge) -> Served:
+    async def _following(self, bridge: Bridge) -> HttpServer:
         """The bridge, served. Raises what keeps it from that; nothing is left of it then."""
-        following = Served(bridge, self._sockets_for(bridge), before=self.now)
+        following = HttpServer(bridge, self._sockets_for(bridge), before=self.now)
         try:
             await following.start()
         except BaseException:

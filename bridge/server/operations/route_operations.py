@@ -25,7 +25,7 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import Caller, Route
+from bridge.engine.route import Route, RunCaller
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
 from bridge.server.operations.agent_tasks import serve_task_call
 from bridge.server.operations.descriptions import described
@@ -215,7 +215,7 @@ class RouteOperations:
         request = await decoded(dialect.decode_count_request, wire, context)
         self._limiter.check_model(user, request.model or route.default_model)
         await hold(http, self._limiter.slot(user))
-        caller = Caller(user, request_id(http), wire.headers, wire.body)
+        caller = RunCaller(user, request_id(http), wire.headers, wire.body)
         tokens, estimated = await self._bridge.count(route, request, caller)
         response = response_of(dialect.encode_count(tokens, estimated))
         if estimated:
@@ -229,7 +229,7 @@ class RouteOperations:
         context = Context(request_id(http), None, begin, route.options, route.default_model)
         asked = dialect.decode_embeddings_request(wire, context)
         await hold(http, self._limiter.slot(user))
-        caller = Caller(user, request_id(http), wire.headers, wire.body)
+        caller = RunCaller(user, request_id(http), wire.headers, wire.body)
         found = await self._bridge.embed(route, asked, caller)
         return response_of(dialect.encode_embeddings(asked, found, time.time() - begin))
 

@@ -26,7 +26,7 @@ from bridge.jsonrpc.carrier import CarrierEnded
 from bridge.jsonrpc.websocket import WebSocketCarrier
 from bridge.run.run import Run
 from bridge.server.operations.websocket import Arriving
-from bridge.server.requests.access_log import Report
+from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import GUARD
 from bridge.server.requests.handler import RouteHandler
@@ -46,7 +46,7 @@ class ReportedRun:
         self.run_id = token_hex(16)
         self.request_id = of_request or self.run_id
         self.lost = Losses()
-        self.report = Report(
+        self.report = AccessRecord(
             self.request_id, route.path, route.dialect.name, self.run_id, user, metrics=bridge.host.metrics
         )
         self._run: Run | None = None

@@ -44,7 +44,7 @@ from bridge.contract import (
     require,
 )
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller, Route
+from bridge.engine.route import Route, RunCaller
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import Heartbeat, Request, RunFailed, RunStarted
 from bridge.model.jsontext import dumps
@@ -313,7 +313,7 @@ class _Call:
         scope: RequestScope,
         dialect: ToolServerDialect,
         request: Request,
-        caller: Caller,
+        caller: RunCaller,
         places: HeldPlaces | None = None,
         session: str = "",
     ) -> None:

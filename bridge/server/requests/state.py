@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from bridge.engine.bridge import Bridge
-from bridge.server.auth.audit_log import RefusalLog
-from bridge.server.auth.cors import Browsers
+from bridge.server.auth.audit_log import AuditLog
+from bridge.server.auth.cors import OriginPolicy
 from bridge.server.auth.identity import Identity, page_key_of
 from bridge.server.auth.keyfile import KeyFile
 from bridge.server.requests.handler import RouteHandler
-from bridge.server.requests.limits import Limits
-from bridge.server.requests.slow_clients import HeadWatch
+from bridge.server.requests.limits import ServerLimits
+from bridge.server.requests.slow_clients import SlowClients
 
 Task = asyncio.Task[object]
 
@@ -53,15 +53,15 @@ class State:
         self.bridge: Bridge = bridge
         self.hosting = hosting or Hosting()
         self.identity = Identity.of(server.auth, page_key_of(bridge.config), KeyFile.of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
-        self.browsers = Browsers(server, on_loopback=self.hosting.on_loopback)
-        self.refusals = RefusalLog(
+        self.limits: ServerLimits = ServerLimits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
+        self.origins = OriginPolicy(server, on_loopback=self.hosting.on_loopback)
+        self.refusals = AuditLog(
             lambda reason: bridge.host.metrics.refusal(reason) if bridge.host.metrics is not None else None
         )
         self.handlers: list[RouteHandler] = []
         self.writing: set[Task] = set()
         """The tasks of requests whose responses are being written, but for those of the page."""
-        self.heads = HeadWatch(server.body_time)
+        self.slow_clients = SlowClients(server.body_time)
         self.draining = False
         """The server is about to stop and not ready."""
         self.retired = False

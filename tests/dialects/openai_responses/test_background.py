@@ -18,7 +18,7 @@ from openai.types.responses import Response
 
 from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.stored_responses import ResponseStore
 from bridge.run.durable import RunKey
 from bridge.stores import open_history
 from bridge.translation.framing import sse
@@ -70,7 +70,7 @@ class Desk:
         return await self.until(answer_id, lambda answer: answer.status not in RUNNING)
 
 
-class Kept(Answers):
+class Kept(ResponseStore):
     """What the history has of the owner's answers, with no bridge in between."""
 
     def __init__(self, folder: Path) -> None:
