@@ -177,7 +177,7 @@ class Calling:
         decoder = self._decoder
         if self._broken or decoder.waits or (self._answering and decoder.heard):
             pause = self._silence
-        elif not decoder.begun:
+        elif not decoder.has_begun:
             pause = _LONGEST_LOOK
         else:
             return None

@@ -28,7 +28,7 @@ from bridge.errors import ConfigError
 from bridge.run.backend import Backend, Timeouts
 from bridge.run.backends.speech import Speech
 from bridge.run.breaker import CircuitBreaker
-from bridge.run.conversation.memory import Memory, wants_memory
+from bridge.run.conversation.memory import ConversationTurns, needs_turns
 from bridge.run.group import BackendGroup
 from bridge.run.retries import RetryPolicy
 from bridge.stores import Attachments, Bounds, open_attachments
@@ -235,8 +235,8 @@ def _stage(index: int, target: str, folder: str | None) -> StageFactory:
         raise ConfigError(error.reason, key=f"routes[{index}].stages") from error
 
 
-def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
-    """The conversation memory, where some route needs one; it opens at first use.
+def turns_for(routes: list[Route], config: cfg.Config) -> ConversationTurns | None:
+    """What stores the conversations, where some route needs it; it opens at first use.
 
     With `stores.history: off` nothing is kept: each side gets what the other one sent.
     """
@@ -245,15 +245,15 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
         or route.serves(Operation.HISTORY)
         or route.serves(Operation.CONNECT)
         or (route.durable and (route.serves(Operation.TASKS) or route.serves(Operation.TOOLS)))
-        or any(wants_memory(route.capabilities, backend.capabilities) for backend in route.backends)
+        or any(needs_turns(route.capabilities, backend.capabilities) for backend in route.backends)
         or any(group.shares_conversations for group in route.groups)
         for route in routes
     ):
         return None
-    from bridge.stores import open_history
+    from bridge.stores import open_conversations
 
-    return Memory(
-        open_history(
+    return ConversationTurns(
+        open_conversations(
             config.stores.history,
             bounds=Bounds(config.stores.max_messages, config.stores.max_conversation, config.stores.max_conversations),
             lease=config.stores.lease,

@@ -43,7 +43,7 @@ from bridge.run.backend import Backend, CallInfo
 from bridge.run.continuation import StreamContinuation, continued_request
 from bridge.run.conversation import queued_runs, threads
 from bridge.run.conversation.interrupts import answer_open_interrupts
-from bridge.run.conversation.memory import Memory, Turn
+from bridge.run.conversation.memory import ConversationTurns, Turn
 from bridge.run.conversation.push_targets import PushTargets
 from bridge.run.conversation.stored_responses import ResponseStore
 from bridge.run.conversation.task_index import TaskIndex
@@ -84,7 +84,7 @@ class Bridge:
         self.tracing = services.tracing
         self.host = Host()
         """The server in front, once there is one."""
-        self._memory = services.memory
+        self._turns = services.turns
         self._store = services.store
         self._attachments = services.attachments
         self._fetchers = services.fetchers
@@ -130,7 +130,7 @@ class Bridge:
         tracing = make.tracing_for(config)
         routes = make.assemble(config, tracing, config.server.http_client or http_client)
         services = Services(
-            memory=make.memory_for(routes, config),
+            turns=make.turns_for(routes, config),
             store=make.store_for(routes, config),
             attachments=make.attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None,
             speech=make.speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None,
@@ -163,9 +163,9 @@ class Bridge:
             for pusher in self._pushers.values():
                 stack.push_async_callback(pusher.close)
                 await pusher.start()
-            if self._memory is not None:
-                stack.push_async_callback(self._memory.close)
-                self._memory.start(self.config.stores.retention.history, self._attachments)
+            if self._turns is not None:
+                stack.push_async_callback(self._turns.close)
+                self._turns.start(self.config.stores.retention.history, self._attachments)
             if self.places is not None:
                 stack.push_async_callback(self.places.close)
                 self.places.start()
@@ -203,7 +203,7 @@ class Bridge:
     def _make_places(self) -> HeldPlaces | None:
         """Return what counts over the processes that share the database of runs: those of one file, if they use it."""
         url, server = self.config.stores.runs, self.config.server
-        used = self._store is not None or (self._memory is not None and self.config.stores.history == url)
+        used = self._store is not None or (self._turns is not None and self.config.stores.history == url)
         if url.startswith("sqlite:") and not (used or server.workers > 1):
             return None
         per_key = server.limits.per_key
@@ -215,8 +215,8 @@ class Bridge:
     def _make_watch(self) -> StoreWatch:
         urls = self.config.stores
         watched: dict[str, tuple[str, Callable[[], Awaitable[object]]]] = {}
-        if self._memory is not None and urls.history is not None:
-            watched["history"] = urls.history, self._memory.history.probe
+        if self._turns is not None and urls.history is not None:
+            watched["history"] = urls.history, self._turns.store.probe
         if (runs := self._store) is not None:
             watched["runs"] = urls.runs, lambda: runs.renew("probe", 1.0)
         if self._attachments is not None:
@@ -228,7 +228,7 @@ class Bridge:
         of each.
         """
         found = await self._make_watch().probe()
-        for store in (self._memory.history if self._memory is not None else None, self._store, self._attachments):
+        for store in (self._turns.store if self._turns is not None else None, self._store, self._attachments):
             if store is not None:
                 await store.close()
         return found
@@ -258,9 +258,9 @@ class Bridge:
     @property
     def history(self) -> ConversationStore:
         """The conversations that clients read back. Raises `RuntimeError` if no route stores any."""
-        if self._memory is None:
+        if self._turns is None:
             raise RuntimeError("no route of this bridge stores conversations")
-        return self._memory.history
+        return self._turns.store
 
     @property
     def attachments(self) -> Attachments:
@@ -271,9 +271,9 @@ class Bridge:
 
     def notes_file(self, route: Route) -> NoteFile | None:
         """Return what notes that an owner's thread on a route gets a file, before it is stored."""
-        if self._memory is None:
+        if self._turns is None:
             return None
-        history = self._memory.history
+        history = self._turns.store
         return lambda owner, thread: history.note_file(owner, route.path, thread)
 
     def _make_runs(self, store: RunStore) -> Runs:
@@ -379,8 +379,8 @@ class Bridge:
         if route.tools is not None:
             backend = await with_tools(backend, route.tools, route.max_tool_rounds, order.lost)
         turn = None
-        if self._memory is not None and not route.passthrough:
-            turn = await self._turn(order, backend, group, self._memory)
+        if self._turns is not None and not route.passthrough:
+            turn = await self._turn(order, backend, group, self._turns)
         request = turn.request if turn is not None else order.request
         if turn is None and request.open_interrupts and not route.passthrough:
             request = answer_open_interrupts(request)
@@ -429,18 +429,20 @@ class Bridge:
                 await _leave(turn, error)
             raise
 
-    async def _turn(self, order: _Asked, backend: Backend, group: BackendGroup, memory: Memory) -> Turn | None:
+    async def _turn(
+        self, order: _Asked, backend: Backend, group: BackendGroup, turns: ConversationTurns
+    ) -> Turn | None:
         """The request's turn in its conversation, begun; None when nothing has to be kept."""
         route, request, run_id = order.route, order.request, order.run_id
-        history, owner = memory.history, order.caller.owner
+        history, owner = turns.store, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
             front, back = order.capabilities, backend.capabilities
             turn = queued_runs.QueuedRunTurn(history, owner, route.path, request, front, back, options)
-            return await turn.begun(run_id)
-        keeper = backend.name if group.shares_conversations else None
-        return await memory.begin(
-            owner, route.path, request, order.capabilities, backend.capabilities, run_id, keeper=keeper
+            return await turn.begin_or_close(run_id)
+        backend_name = backend.name if group.shares_conversations else None
+        return await turns.begin(
+            owner, route.path, request, order.capabilities, backend.capabilities, run_id, backend_name=backend_name
         )
 
     def _with_own_thread(self, request: Request, info: CallInfo) -> Request:
@@ -476,25 +478,25 @@ class Bridge:
 
     def remembers(self, route: Route) -> bool:
         """Return whether a client that sends only new messages can continue its conversations on a route."""
-        return self._memory is not None or all(backend.capabilities.keeps_history for backend in route.backends)
+        return self._turns is not None or all(backend.capabilities.keeps_history for backend in route.backends)
 
     async def has_conversation(self, route: Route, owner: str, request: Request) -> bool:
         """Return False if the conversation that a request continues would be stored here, and is not (any more)."""
-        if self._memory is None or route.passthrough or request.thread_id is None:
+        if self._turns is None or route.passthrough or request.thread_id is None:
             return True
         group = route.group_for(request)
         backs = [backend.capabilities for backend in group.members]
         shared = group.shares_conversations
-        return await self._memory.has(owner, route.path, request, backs, shared=shared)
+        return await self._turns.has(owner, route.path, request, backs, shared=shared)
 
     def answers(self, route: Route, owner: str) -> ResponseStore | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
-        if self._memory is None or not route.keeps_answers:
+        if self._turns is None or not route.keeps_answers:
             return None
         look = self._response_now and partial(
             self._response_now, self.runs, owner, route.path, route.dialect, route.options
         )
-        return ResponseStore(self._memory.history, owner, route.path, look)
+        return ResponseStore(self._turns.store, owner, route.path, look)
 
     async def stored_responses(self, route: Route, owner: str, wire: WireRequest) -> StoredResponses | None:
         """Return the stored answers that a request refers to; None if none are stored. Raises `RequestError`."""
@@ -505,13 +507,13 @@ class Bridge:
 
     def task_index(self, route: Route, owner: str) -> TaskIndex | None:
         """Return the list of this owner's tasks on a route; None without a store for it."""
-        return TaskIndex(self._memory.history, owner, route.path) if self._memory is not None else None
+        return TaskIndex(self._turns.store, owner, route.path) if self._turns is not None else None
 
     def push_targets(self, route: Route, owner: str, task_id: str) -> PushTargets | None:
         """The targets of the notifications of a task; None for a route that sends none."""
-        if self._memory is None or not isinstance(route.dialect, AgentTasksDialect) or route.path not in self._pushers:
+        if self._turns is None or not isinstance(route.dialect, AgentTasksDialect) or route.path not in self._pushers:
             return None
-        return PushTargets(self._memory.history, owner, route.path, task_id)
+        return PushTargets(self._turns.store, owner, route.path, task_id)
 
     def may_push(self, route: Route, url: str) -> bool:
         """Return whether notifications of a route that sends some may go to this URL."""

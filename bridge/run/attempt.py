@@ -76,7 +76,7 @@ class BackendAttempt:
         self._unproved: list[tuple[Amendment, Failure]] = []
         self.turn = turn
         self.linked = linked
-        self._recorder = _AnswerRecorder(turn.amend) if turn is not None else None
+        self._recorder = _AnswerRecorder(turn.for_client) if turn is not None else None
         # What the client is shown is what it sends back.
         self._shown = _AnswerRecorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
         if self._recorder is not None:
@@ -168,7 +168,7 @@ class BackendAttempt:
         """Make the next call with the whole conversation, if the backend no longer has it. That is logged, and a loss:
         the backend has forgotten what it kept beside the messages.
         """
-        request = self.turn.anew() if self.turn is not None and failure.details.get(UNKNOWN_THREAD) else None
+        request = self.turn.fresh_request() if self.turn is not None and failure.details.get(UNKNOWN_THREAD) else None
         if request is None:
             return False
         self.request = self.request.copy()
@@ -212,7 +212,7 @@ class _ShowThread(Stage):
 
 
 class _AnswerRecorder(Stage):
-    """Keeps what passes here, for the conversation, after `amend` has changed it."""
+    """Keeps what passes here, for the conversation, after `for_client` has changed it."""
 
     passes_deltas = True
 

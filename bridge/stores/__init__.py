@@ -1,8 +1,8 @@
 """Stores: conversations, runs and uploads.
 
-Conversations: `open_history(url)`, with the contract in `bridge.stores.conversation_store`. Runs and their events:
-`open_runs(url)`, with the contract in `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in a folder
-or an object store: `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
+Conversations: `open_conversations(url)`, with the contract in `bridge.stores.conversation_store`. Runs and their
+events: `open_runs(url)`, with the contract in `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in
+a folder or an object store: `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ __all__ = [
     "ThreadBusy",
     "describe",
     "open_attachments",
+    "open_conversations",
     "open_database",
     "open_held_places",
-    "open_history",
     "open_places",
     "open_rates",
     "open_runs",
@@ -84,7 +84,7 @@ def open_database(url: str, setting: str, *schemas: Schema) -> Database:
     raise ConfigError(f"expected sqlite:///... or postgresql://... for {setting}")
 
 
-def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
+def open_conversations(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
     """Return the conversations in the database at `url`: see `open_database`.
 
     The locks of a process that dies expire after `lease` seconds.

@@ -94,7 +94,7 @@ class ConversationLocks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._maintainer: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._idle = True  # the keeper has nothing to wait for
+        self._idle = True  # the maintainer has nothing to wait for
         self._closed = False
         self._failing_since: float | None = None
 
@@ -191,7 +191,7 @@ class ConversationLocks:
             try:
                 first = await self._tickets.leave(waiter.key, ticket, list(queue.places))
             except BridgeError:
-                # The caller's run is over, so it is not told. The keeper tries again until the ticket expires.
+                # The caller's run is over, so it is not told. The maintainer tries again until the ticket expires.
                 self._left.append((waiter.key, ticket))
                 self._wake.set()
                 return

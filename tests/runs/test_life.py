@@ -33,7 +33,7 @@ from bridge.run.backends.local import Yielded
 from bridge.run.durable import SUPERSEDED, RunKey, Runs, RunState
 from bridge.run.durable.log import from_body
 from bridge.run.durable.plan import FORMAT
-from bridge.stores import StoreConflict, open_history, run_scripts
+from bridge.stores import StoreConflict, open_conversations, run_scripts
 from bridge.stores.liveness import no_grace
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
@@ -281,7 +281,7 @@ async def test_what_was_said_stays_in_the_conversation(make_runs: MakeRuns, tmp_
         await runs.cancel(key)
         await canceled(runs, key)
         await runs.close()
-    history = open_history(url)
+    history = open_conversations(url)
     conversation = await history.load("o", "/x", "t")
     await history.close()
     assert conversation is not None

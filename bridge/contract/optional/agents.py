@@ -131,7 +131,7 @@ class AgentConnection(Protocol):
     def unknown(self, error: Wire) -> bool:
         """Return whether an error means that the agent does not know the method."""
 
-    def begun(self, result: Any, session: str | None = None) -> str:
+    def session_opened(self, result: Any, session: str | None = None) -> str:
         """Read the answer, to `restore` for the session named. Return the session's id. Raises `BackendError`."""
 
     def end(self, session: str) -> Ask | None:

@@ -155,7 +155,7 @@ def passes_whole(message: Message) -> bool:
     return any("whole" in fields for fields in (message.extras or {}).values())
 
 
-# ---------------------------------------------------------------------- where a talk goes on
+# ---------------------------------------------------------------------- where a conversation goes on
 
 
 def continues(stored: list[Message], messages: list[Message], ran: Collection[str]) -> int | None:

@@ -91,25 +91,25 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
 class HttpServer:
     """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, and `close` it in any case.
 
-    `stop` closes the sockets, `retire` leaves them to the next server. Setting `hurry` ends the wait for open runs.
+    `stop` closes the sockets, `retire` leaves them to the next server. Setting `stop_now` ends the wait for open runs.
     """
 
     def __init__(
         self,
         bridge: Bridge,
         sockets: list[socket.socket],
-        hurry: asyncio.Event | None = None,
+        stop_now: asyncio.Event | None = None,
         before: HttpServer | None = None,
         parent: Supervisor | None = None,
     ) -> None:
         """`before`: whose place it takes at addresses of gRPC that both have. `parent`: of a worker."""
         self.bridge = bridge
         self.sockets = sockets
-        self.hurry = hurry or asyncio.Event()
+        self.stop_now = stop_now or asyncio.Event()
         hosting = Hosting(
             cancels=True,  # by handler_cancellation below
             on_loopback=is_loopback(bridge.config.server.host),
-            hurry=self.hurry,
+            stop_now=self.stop_now,
             **({} if parent is None else {"silent_workers": parent.silent_workers}),
         )
         app = make_app(bridge, hosting)
@@ -187,7 +187,7 @@ class HttpServer:
         if self.bridge.has_runs:
             await self.bridge.runs.stop_taking()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.hurry.wait(), _FRESH)
+            await asyncio.wait_for(self.stop_now.wait(), _FRESH)
         if self._runner.server is not None:
             self._runner.server.pre_shutdown()
 
@@ -195,9 +195,9 @@ class HttpServer:
         """Let the turns of sessions finish, unless the stop is urgent."""
         loop = asyncio.get_running_loop()
         stopping = loop.create_task(agents.stop(_AGES if seconds is None else seconds))
-        hurry = loop.create_task(self.hurry.wait())
-        await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        stop_now = loop.create_task(self.stop_now.wait())
+        await asyncio.wait({stopping, stop_now}, return_when=asyncio.FIRST_COMPLETED)
+        stop_now.cancel()
         if not stopping.done():
             await agents.stop(0)
         await stopping
@@ -211,15 +211,15 @@ class HttpServer:
 
 
 @asynccontextmanager
-async def running(bridge: Bridge, *, hurry: asyncio.Event | None = None) -> AsyncIterator[int]:
-    """Serve `bridge` inside the block, which gets the port. Leaving the block drains, unless `hurry` is set.
+async def running(bridge: Bridge, *, stop_now: asyncio.Event | None = None) -> AsyncIterator[int]:
+    """Serve `bridge` inside the block, which gets the port. Leaving the block drains, unless `stop_now` is set.
 
     Raises `OSError` when the port cannot be opened.
     """
     server = bridge.config.server
     sockets = listening.bind(server.host, server.port)
     try:
-        served = HttpServer(bridge, sockets, hurry)
+        served = HttpServer(bridge, sockets, stop_now)
         try:
             await served.start()
             yield served.port
@@ -321,7 +321,7 @@ class _ServerLifecycle:
         if name in (signal.SIGTERM, signal.SIGINT):
             if self._stopping:
                 for each in (self.now, *self._retired.values()):
-                    each.hurry.set()
+                    each.stop_now.set()
             self._stopping = True
         self._signals.put_nowait(name)
 
@@ -375,7 +375,7 @@ class _ServerLifecycle:
             signaled.cancel()
             if not leaving.done():
                 self.now.refuse()
-                self._hurry_after(self.now.bridge.config.server.drain)
+                self._stop_after(self.now.bridge.config.server.drain)
         await leaving
 
     async def _retire(self) -> None:
@@ -388,14 +388,14 @@ class _ServerLifecycle:
     async def _stop(self) -> None:
         seconds = self.now.bridge.config.server.drain
         log.info("stopping; open streams have %g s to finish", seconds)
-        self._hurry_after(seconds)
+        self._stop_after(seconds)
         for each in self._retired.values():
             each.refuse()
         await asyncio.gather(self.now.stop(seconds), *self._retired)
 
-    def _hurry_after(self, seconds: float) -> None:
+    def _stop_after(self, seconds: float) -> None:
         for each in (self.now, *self._retired.values()):
-            asyncio.get_running_loop().call_later(seconds, each.hurry.set)
+            asyncio.get_running_loop().call_later(seconds, each.stop_now.set)
 
     async def _until_orphaned(self) -> None:
         """Stop a worker whose parent process is gone, as nothing else would stop it."""

@@ -33,14 +33,14 @@ class Hosting:
         cancels: It cancels a handler when its client leaves. Any other server may not (for aiohttp it is off by
             default), so that handlers then look for it themselves.
         on_loopback: It listens on loopback only, where nobody calls it by the address of another network.
-        hurry: Set when open runs are not to be waited for any longer.
+        stop_now: Set when open runs are not to be waited for any longer.
         silent_workers: Returns how many of the processes that share the port do not answer: a part of the connections
             waits for them.
     """
 
     cancels: bool = False
     on_loopback: bool = False
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    stop_now: asyncio.Event = field(default_factory=asyncio.Event)
     silent_workers: Callable[[], int] = _none
 
 
@@ -76,7 +76,7 @@ class State:
         self.retired = True
 
     async def drain(self, seconds: float | None) -> None:
-        """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
+        """Give open runs so long to finish (None: as they need) unless `stop_now` is set; then cut the rest."""
         for handler in self.handlers:
             handler.stop_accepting()
         loop = asyncio.get_running_loop()
@@ -88,12 +88,12 @@ class State:
         while (
             (tasks := self.open() | (runs.tasks if runs is not None else set()))
             and (left := end - loop.time()) > 0
-            and not self.hosting.hurry.is_set()
+            and not self.hosting.stop_now.is_set()
         ):
-            hurry = loop.create_task(self.hosting.hurry.wait())
+            stop_now = loop.create_task(self.hosting.stop_now.wait())
             limit = None if seconds is None else left
-            await asyncio.wait({*tasks, hurry}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            hurry.cancel()
+            await asyncio.wait({*tasks, stop_now}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            stop_now.cancel()
         if runs is not None:
             # Their readers get the end from the log, like all others.
             await runs.retire()

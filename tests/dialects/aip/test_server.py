@@ -17,10 +17,10 @@ from bridge.engine.config import Config, Server
 from bridge.engine.route import Route
 from bridge.engine.services import Services
 from bridge.run.backends.local import LocalBackend
-from bridge.run.conversation.memory import Memory
+from bridge.run.conversation.memory import ConversationTurns
 from bridge.run.group import BackendGroup
 from bridge.server import running
-from bridge.stores import open_history
+from bridge.stores import open_conversations
 from bridge.testing import free_port
 
 from . import schema
@@ -94,8 +94,8 @@ async def served(
         server=Server(port=free_port(), drain=2, slow_reader=slow_reader, limits=limits or {}), backends={}, routes=()
     )
     tmp_path.mkdir(exist_ok=True)
-    memory = Memory(open_history(f"sqlite:///{tmp_path}/history.db"))
-    async with asyncio.timeout(60), running(Bridge([route], config, Services(memory=memory))):
+    turns = ConversationTurns(open_conversations(f"sqlite:///{tmp_path}/history.db"))
+    async with asyncio.timeout(60), running(Bridge([route], config, Services(turns=turns))):
         yield address, behind
 
 

@@ -339,7 +339,7 @@ def _waits(question: Received) -> bool:
 
 
 def _no_question(place: str) -> RequestError:
-    text = f"{place}: the agent does not wait for an answer any more; it asks anew if it is told to go on."
+    text = f"{place}: the agent does not wait for an answer any more; ask it to go on, and it asks again."
     return RequestError(text, code=ErrorCode.CONFLICT, param=place)
 
 

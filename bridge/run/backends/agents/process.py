@@ -182,7 +182,7 @@ class AgentProcess:
     async def begin(self) -> AgentSession:
         """Begin a session. Raises `BackendError`."""
         result = await self._timed(self.agent.begin(self._folder))
-        session = AgentSession(self, self.agent.begun(result))
+        session = AgentSession(self, self.agent.session_opened(result))
         if session.id in self.sessions:
             text = "The agent began a session with the id of another one."
             raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
@@ -199,7 +199,7 @@ class AgentProcess:
         session = self.sessions[session_id] = AgentSession(self, session_id)
         try:
             ask, result = await self._restored(ways)
-            self.agent.begun(result, session_id)
+            self.agent.session_opened(result, session_id)
             if self.agent.replays(ask):
                 await self._until_silent(session)
         except BaseException:
