@@ -393,7 +393,7 @@ async def _run_migration(db: _Connection, tables: schema.Schema, migration: Sequ
 
 
 async def _build_index(db: _Connection, name: str, statement: str) -> None:
-    """Build an index beside the work of others. One that an interrupted attempt has left is built anew."""
+    """Build an index beside the work of others. One that an interrupted attempt has left is built again."""
     async with db.transaction(readonly=True):
         is_valid = await db.fetchval(_IS_VALID, name)
     if is_valid is False:

@@ -341,7 +341,7 @@ _KEYS_REFUSED = re.compile(r"ExpiredToken|RequestExpired|UnrecognizedClient|Inva
 class AwsSigner:
     """Signs requests with AWS Signature Version 4, by the default credentials of its library.
 
-    Keys that expired are refused with 403 (AWS, "Common errors"); then they are looked for anew.
+    Keys that expired are refused with 403 (AWS, "Common errors"); then they are looked up again.
     """
 
     signs_bodies = True

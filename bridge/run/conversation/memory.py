@@ -361,10 +361,10 @@ class Follow(Expand):
         self.continues = False
         self._thread, self._conversation.open_interrupts = self._new_thread(self._thread or ""), []
         messages = [*self._conversation.messages, *self._new]
-        return _begun_anew(self.request, messages, self.request.resume, self._thread)
+        return _new_conversation(self.request, messages, self.request.resume, self._thread)
 
     async def _refused(self) -> None:
-        """Begin anew at the backend with the next request, as it is unknown whether it remembers this one."""
+        """Begin a new conversation at the backend with the next request, as it is unknown whether it remembers this one."""
         self._conversation.backend_thread = None
         if self._partial:
             self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
@@ -451,10 +451,10 @@ class Trim(Turn):
         thread = self._conversation.backend_thread = self._new_thread(lost)
         self._conversation.open_interrupts = []
         self._known, self._new, self._digests = 0, self._whole, []
-        return _begun_anew(self.request, self._whole, self._said_aside, thread)
+        return _new_conversation(self.request, self._whole, self._said_aside, thread)
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
-        """Begin anew at the backend after a run of which it is unknown what the backend remembers: a failed one, and a
+        """Start over at the backend after a run of which it is unknown what the backend remembers: a failed one, and a
         canceled one of most backends.
         """
         if not self._remembers(answer):
@@ -550,7 +550,7 @@ class Recall(Turn):
         await self._commit([], name=digest(seen) if seen else None)
 
 
-def _begun_anew(request: Request, messages: list[Message], resume: list[Resume], thread: str | None) -> Request:
+def _new_conversation(request: Request, messages: list[Message], resume: list[Resume], thread: str | None) -> Request:
     """The request with the whole conversation, where the backend has nothing to resume: answers are said as words.
 
     `thread` is its name at the backend; None if the backend names it.
@@ -622,8 +622,8 @@ class ConversationTurns:
         """Return the turn of this request, begun; None if nothing is stored.
 
         A request without a conversation id, from a client that sends increments, is a conversation of its own; it is
-        kept, under the run's id, where the backend has a name for it. `backend_name` is set if other backends may answer
-        the next request.
+        kept, under the run's id, where the backend has a name for it. `backend_name` is set if others may answer the
+        next request.
         """
         delta = request.history is not HistoryMode.FULL
         if delta and request.thread_id is None and not back.names_threads:
