@@ -41,20 +41,20 @@ LIBRARIES = {
 NOT_NEEDED = {
     "bridge.cli.workers",
     "bridge.translation.library",
-    "bridge.server.grpc.agents",
-    "bridge.server.grpc.conversation",
-    "bridge.server.grpc.service",
+    "bridge.server.grpc.agent_servers",
+    "bridge.server.grpc.served_session",
+    "bridge.server.grpc.grpc_server",
     "bridge.server.auth.jwks",
     "bridge.server.operations.openapi",
     "bridge.server.grpc.relay",
     "bridge.server.auth.tokens",
     "bridge.stores.folder",
     "bridge.stores.postgres",
-    "bridge.stores.objects",
+    "bridge.stores.object_storage",
     "bridge.engine.telemetry.tracing",
     "bridge.testing",
     "bridge.run.backends.fetch",
-    "bridge.run.backends.grpc.backend",
+    "bridge.run.backends.grpc.grpc_backend",
 }
 """Rooms and files of this package that the example has no use for; most of them stand for a library behind them."""
 TABLES = {"difflib", "encodings.idna", "stringprep"}

@@ -167,7 +167,7 @@ class AcpCommand:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RunScope]:
-        from bridge.server.operations.rpc import ReportedRun
+        from bridge.server.operations.rpc_endpoint import ReportedRun
 
         bridge, route = await self.opened()
         scope = ReportedRun(bridge, route, "")

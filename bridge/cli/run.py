@@ -28,7 +28,7 @@ from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.server.connect import CLIENTS, RouteAddress, named
 from bridge.server.connect.programs import AGENTS, NO_KEY, ClientProgram, CodingAgent
-from bridge.server.host.serve import check, running
+from bridge.server.host.http_server import check, running
 
 DEFAULT = "config.yaml"
 _STORES = 'stores: {history: "sqlite:///:memory:", runs: "sqlite:///:memory:"}\n'

@@ -31,8 +31,8 @@ from bridge.engine.route import Route
 from bridge.engine.telemetry import SHARED_METRICS
 from bridge.errors import ConfigError, Unsupported
 from bridge.server import serve as run
+from bridge.server.host.http_server import check
 from bridge.server.host.listeners import url_host
-from bridge.server.host.serve import check
 
 _HINTS = {
     errno.EADDRINUSE: "; another program has the port: try --port",

@@ -28,7 +28,7 @@ from bridge.errors import ConfigError
 from bridge.run.backend import Backend, Timeouts
 from bridge.run.backends.speech import Speech
 from bridge.run.breaker import CircuitBreaker
-from bridge.run.conversation.memory import ConversationTurns, needs_turns
+from bridge.run.conversation.turns import ConversationTurns, needs_turns
 from bridge.run.group import BackendGroup
 from bridge.run.retries import RetryPolicy
 from bridge.stores import Attachments, Bounds, open_attachments
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bridge.engine.telemetry.tracing import Tracing
     from bridge.run.backends.credentials import Credentials
     from bridge.run.backends.fetch import Fetcher
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
     from bridge.run.durable.push import Pusher
     from bridge.stores import RunStore
 
@@ -92,10 +92,10 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
     breaker = CircuitBreaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(**section.timeouts.model_dump())
     if section.is_demo or section.target is not None:
-        from bridge.run.backends.local import LocalBackend
+        from bridge.run.backends.local_backend import LocalBackend
 
         if section.target is None:
-            from bridge.run.backends.demo import run
+            from bridge.run.backends.demo_backend import run
 
             return LocalBackend(name, run, names=names, timeouts=timeouts, breaker=breaker)
         try:
@@ -145,7 +145,7 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
 def _agent(
     name: str, section: cfg.Backend, dialect: AgentDialect, settings: dict[str, Any], folder: str | None
 ) -> Backend:
-    from bridge.run.backends.agents.backend import AgentBackend
+    from bridge.run.backends.agents.agent_backend import AgentBackend
     from bridge.run.backends.agents.program import Program, absolute
 
     try:
@@ -163,22 +163,22 @@ def _agent(
 def backend_class(dialect: Dialect) -> Callable[..., Backend]:
     """Return the class of backends of this dialect. Its arguments are a name, the dialect and a URL."""
     if isinstance(dialect, SessionDialect):
-        from bridge.run.backends.grpc.backend import GrpcBackend
+        from bridge.run.backends.grpc.grpc_backend import GrpcBackend
 
         return GrpcBackend
     if isinstance(dialect, AgentDialect):
-        from bridge.run.backends.agents.backend import AgentBackend
+        from bridge.run.backends.agents.agent_backend import AgentBackend
 
         return AgentBackend.at
     if isinstance(dialect, QueuedRunsDialect):
-        from bridge.run.backends.queued import QueuedRunsBackend
+        from bridge.run.backends.queued_backend import QueuedRunsBackend
 
         return QueuedRunsBackend
     if isinstance(dialect, SteppedRunDialect):
-        from bridge.run.backends.stepped import SteppedBackend
+        from bridge.run.backends.stepped_backend import SteppedBackend
 
         return SteppedBackend
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
 
     return HttpBackend
 

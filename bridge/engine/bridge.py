@@ -41,16 +41,16 @@ from bridge.run.attached import Attached, LinkedMedia, has_media
 from bridge.run.attempt import BackendAttempt
 from bridge.run.backend import Backend, CallInfo
 from bridge.run.continuation import StreamContinuation, continued_request
-from bridge.run.conversation import queued_runs, threads
+from bridge.run.conversation import queued_turns, threads
 from bridge.run.conversation.interrupts import answer_open_interrupts
-from bridge.run.conversation.memory import ConversationTurns, Turn
 from bridge.run.conversation.push_targets import PushTargets
-from bridge.run.conversation.stored_responses import ResponseStore
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.run.conversation.task_index import TaskIndex
+from bridge.run.conversation.turns import ConversationTurns, Turn
 from bridge.run.group import BackendGroup
 from bridge.run.retries import may_ask_elsewhere
 from bridge.run.run import Run
-from bridge.run.tools.tools import with_tools
+from bridge.run.tools.tool_sources import with_tools
 from bridge.stores import open_held_places, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, counted
 from bridge.translation.policies.forbidden_fields import without_redirects
@@ -438,7 +438,7 @@ class Bridge:
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
             front, back = order.capabilities, backend.capabilities
-            turn = queued_runs.QueuedRunTurn(history, owner, route.path, request, front, back, options)
+            turn = queued_turns.QueuedRunTurn(history, owner, route.path, request, front, back, options)
             return await turn.begin_or_close(run_id)
         backend_name = backend.name if group.shares_conversations else None
         return await turns.begin(
@@ -684,7 +684,7 @@ def _is_large(request: Request, caller: RunCaller) -> bool:
 
 
 def _is_http(backend: Backend) -> bool:
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
 
     return isinstance(backend, HttpBackend)
 

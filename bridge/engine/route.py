@@ -33,12 +33,12 @@ from bridge.errors import BackendError, ErrorCode, RequestError, shortened
 from bridge.model import Request
 from bridge.run.backend import Backend
 from bridge.run.group import BackendGroup
-from bridge.run.tools.tools import Tools
+from bridge.run.tools.tool_sources import Tools
 from bridge.translation.policies.stages import StageFactory
 
 if TYPE_CHECKING:
     from bridge.engine.config import Concurrency
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
 """A pattern's set of characters, of which the first one is a guess."""

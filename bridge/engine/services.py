@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bridge.model import UsageReported
     from bridge.run.backends.fetch import Fetcher
     from bridge.run.backends.speech import Speech
-    from bridge.run.conversation.memory import ConversationTurns
+    from bridge.run.conversation.turns import ConversationTurns
     from bridge.run.durable import RunSlots
     from bridge.run.durable.push import Pusher
     from bridge.stores import Attachments, RunStore

@@ -14,7 +14,7 @@ from bridge.run.amendments import MOST_TRIES, Amendment, amended_request, rows_f
 from bridge.run.attached import LinkedMedia
 from bridge.run.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.run.continuation import ContinuedText
-from bridge.run.conversation.memory import Turn
+from bridge.run.conversation.turns import Turn
 from bridge.translation.policies.stages import StageContext, StageFactory, prepare
 from bridge.translation.requirements import required
 from bridge.translation.stage import Stage, StageFunction

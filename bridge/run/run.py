@@ -19,7 +19,7 @@ from bridge.run.attempt import BackendAttempt, NextAttempt
 from bridge.run.backend import Backend, Call
 from bridge.run.clock import Clock
 from bridge.run.continuation import StreamContinuation
-from bridge.run.conversation.memory import Turn
+from bridge.run.conversation.turns import Turn
 from bridge.run.retries import Tries, failed_at_once, may_ask_elsewhere
 from bridge.run.stream_stats import StreamStats
 from bridge.stores.joint import Joint

@@ -143,7 +143,7 @@ def open_held_places(url: str, lease: float = LEASE) -> HeldPlaces:
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
     """Return the attachment store at `file:///absolute/folder`, `file:relative/folder`, or `s3://bucket?...`,
-    `gs://bucket?...` or `az://container?...` (see `bridge.stores.objects`).
+    `gs://bucket?...` or `az://container?...` (see `bridge.stores.object_storage`).
 
     `secret` signs the URLs of a folder; without one, a secret is generated and stored there. Raises `ConfigError`,
     which never repeats the URL.
@@ -153,7 +153,7 @@ def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
 
         return FolderAttachments(("/" if found[1] else "") + found[2], secret=secret)
     if "://" in url and not url.startswith("file:"):
-        from bridge.stores.objects import ObjectAttachments, parse
+        from bridge.stores.object_storage import ObjectAttachments, parse
 
         return ObjectAttachments(*parse(url))
     raise ConfigError("expected file:///..., file:..., s3://..., gs://... or az://... for the attachment store")

@@ -10,7 +10,7 @@ from bridge.contract.registry import resolve
 from bridge.engine.bridge import Bridge
 from bridge.engine.config import Config, Server
 from bridge.engine.route import Route
-from bridge.run.backends.local import Agent, LocalBackend
+from bridge.run.backends.local_backend import Agent, LocalBackend
 from bridge.run.group import BackendGroup
 
 

@@ -9,7 +9,7 @@ from bridge.contract import Context, Dialect, WireResponse, wire_request
 from bridge.contract.registry import resolve
 from bridge.errors import BridgeError, Failure
 from bridge.model import Event, Part, Request
-from bridge.run.backends.local import YieldAdapter
+from bridge.run.backends.local_backend import YieldAdapter
 from bridge.translation import framing
 
 Item = Event | Part | str

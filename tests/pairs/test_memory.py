@@ -13,7 +13,7 @@ import pytest
 
 from bridge.engine.config import parse
 from bridge.errors import BridgeError, ErrorCode
-from bridge.run.conversation.memory import ConversationTurns
+from bridge.run.conversation.turns import ConversationTurns
 from bridge.stores import open_conversations
 from tests.pairs.agents import AGENTS, Ask, Say, Step
 from tests.pairs.clients import TOOL, agentscope_client, openai_client, routes
@@ -374,7 +374,7 @@ async def test_old_conversations_are_forgotten_soon_after_a_start_and_each_hour(
         await sleep(0)
 
     monkeypatch.setattr(history, "prune", prune)
-    monkeypatch.setattr("bridge.run.conversation.memory.asyncio.sleep", noted)
+    monkeypatch.setattr("bridge.run.conversation.turns.asyncio.sleep", noted)
     memory = ConversationTurns(history)
     memory.start(600.0)
     assert [await pruned.get() for _ in range(3)] == [600.0] * 3

@@ -12,7 +12,7 @@ import pytest
 from bridge.contract import registry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, HistoryMode, Message, Request, Text
-from bridge.run.conversation.memory import ConversationTurns
+from bridge.run.conversation.turns import ConversationTurns
 from bridge.stores import open_conversations
 from tests.pairs.clients import TOOL, agentscope_client
 from tests.pairs.keeping import KEEPING, Client, route

@@ -29,7 +29,7 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.grammar import verify
-from bridge.run.backends.local import Yielded
+from bridge.run.backends.local_backend import Yielded
 from bridge.run.durable import SUPERSEDED, RunKey, Runs, RunState
 from bridge.run.durable.log import from_body
 from bridge.run.durable.plan import FORMAT

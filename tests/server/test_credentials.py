@@ -26,7 +26,7 @@ from bridge.contract import WireRequest
 from bridge.engine.config import parse
 from bridge.errors import BackendError, ConfigError, ErrorCode
 from bridge.run.backends.credentials import AwsSigner, CredentialsError, Token, TokenCommand, TokenCredentials, token_in
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.http_backend import HttpBackend
 from bridge.testing import Exchange
 from tests.server.harness import FakeBackend, fake_backend, post, serving
 

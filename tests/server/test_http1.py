@@ -23,8 +23,8 @@ from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from bridge.model import TextDelta
 from bridge.run.backends import http1, probes
-from bridge.run.backends.answers import AT_ONCE, InvalidAnswer
 from bridge.run.backends.http1 import Http1Answer, Http1Client
+from bridge.run.backends.http_answer import AT_ONCE, InvalidAnswer
 from bridge.run.run import Run
 from bridge.translation import Stage
 from tests.server.harness import Exchange, bound_socket, fake_backend, post, serving

@@ -28,7 +28,7 @@ from bridge.server.auth import keyfile
 from bridge.server.auth.api_keys import Key, Keys
 from bridge.server.auth.identity import Identity
 from bridge.server.auth.keyfile import PAUSE, KeyFile
-from bridge.server.host.serve import check
+from bridge.server.host.http_server import check
 from tests.docs.helpers import Server, serve
 from tests.server.harness import ask, free_port, post, serving
 from tests.server.test_identity import refusal, visit

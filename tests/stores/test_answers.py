@@ -14,7 +14,7 @@ from openai.types.responses import Response
 
 from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.run.conversation.stored_responses import ResponseStore
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.stores import Bounds, Conversation
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.pairs.test_conversations import responses_stream, responses_text

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.run.conversation.stored_responses import ResponseStore
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.stores import Bounds, Conversation, StoreConflict
 from bridge.stores.conversation_store import BaseGone, derived_id
 from tests.stores.conftest import Engine

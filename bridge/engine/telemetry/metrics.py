@@ -39,7 +39,7 @@ _OTHER = "other"
 """The user and the model beyond the bound."""
 _CODES = frozenset(map(str, ErrorCode))
 _LEFT = frozenset({"canceled", "left"})
-"""The status of a client that disconnected (`bridge.server.operations.run`), and of one that may resume."""
+"""The status of a client that disconnected (`bridge.server.operations.run_endpoint`), and of one that may resume."""
 _LONG = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _GAPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)

@@ -23,8 +23,8 @@ from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from bridge.errors import shortened
-from bridge.run.backends.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
-from bridge.run.backends.connections import Sending
+from bridge.run.backends.connector import Sending
+from bridge.run.backends.http_answer import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
 from bridge.run.backends.lookups import CONFIGURED
 from bridge.run.backends.probes import probe
 

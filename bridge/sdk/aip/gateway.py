@@ -13,7 +13,7 @@ from bridge.sdk.aip.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info
 from bridge.sdk.aip.node import Node
 from bridge.server.auth.api_keys import Key, Keys
 from bridge.server.auth.identity import Identity
-from bridge.server.grpc.guard import GrpcGuard
+from bridge.server.grpc.grpc_guard import GrpcGuard
 
 
 class Gateway(Node):
@@ -67,7 +67,7 @@ def _guard(keys: Mapping[str, str]) -> GrpcGuard:
 
 
 class _Nobody:
-    """See `bridge.server.grpc.service.GrpcHost`: a gateway has no agents and tools of its own."""
+    """See `bridge.server.grpc.grpc_server.GrpcHost`: a gateway has no agents and tools of its own."""
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
         raise NotImplementedError

@@ -14,8 +14,8 @@ from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.wire import AgentInfo, ToolInfo
 from bridge.run.backends.grpc.channels import Metadata, metadata_of, open_channel
-from bridge.server.grpc.guard import GrpcGuard
-from bridge.server.grpc.service import GrpcHost, GrpcServer
+from bridge.server.grpc.grpc_guard import GrpcGuard
+from bridge.server.grpc.grpc_server import GrpcHost, GrpcServer
 
 if TYPE_CHECKING:
     import grpc.aio

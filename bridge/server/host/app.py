@@ -25,8 +25,8 @@ from bridge.server.operations.route_operations import RouteOperations
 from bridge.server.page import Page
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import GUARD, Guard
+from bridge.server.requests.http_messages import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id
 from bridge.server.requests.state import STATE, Hosting, State, Task
-from bridge.server.requests.wire import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id
 from bridge.server.requests.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
 
 log = logging.getLogger("bridge.server")

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from bridge.contract import WireRequest
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.run.backends.answers import AT_ONCE, broken_off
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.http_answer import AT_ONCE, broken_off
+from bridge.run.backends.http_backend import HttpBackend
 from bridge.server.auth.api_keys import Reason, refused
 from bridge.server.auth.cors import check_named_origin, is_json
 from bridge.server.requests.bodies import BODIES

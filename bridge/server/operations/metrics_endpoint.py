@@ -13,8 +13,8 @@ from bridge.engine.telemetry.metrics import CONTENT_TYPE, BridgeMetrics
 from bridge.errors import RequestError
 from bridge.server.auth.cors import check_named_origin
 from bridge.server.auth.identity import Identity, visit_of
+from bridge.server.requests.http_messages import error_of
 from bridge.server.requests.limits import ServerLimits
-from bridge.server.requests.wire import error_of
 
 _LOOK = 5.0
 """Seconds between two polls, where another process may answer the scrape."""

@@ -20,10 +20,10 @@ from bridge.server.auth.identity import Identity, Principal, page_key_of, visit_
 from bridge.server.connect import CLIENTS, RouteAddress
 from bridge.server.connect.programs import NO_KEY
 from bridge.server.page.documents import document_of
-from bridge.server.page.errors import page_of
+from bridge.server.page.error_pages import page_of
 from bridge.server.page.health import BackendHealth
 from bridge.server.page.inspector import HEADER, Inspector
-from bridge.server.requests.wire import OWN_PAGE, STREAM_HEADERS, error_of
+from bridge.server.requests.http_messages import OWN_PAGE, STREAM_HEADERS, error_of
 from bridge.server.requests.writing import StreamedResponse
 from bridge.version import __version__
 

@@ -14,8 +14,8 @@ from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.cors import PRIVATE_OPERATIONS, OriginPolicy
 from bridge.server.auth.identity import QUERY_TOKEN, Identity, visit_of
 from bridge.server.auth.resource_metadata import challenged
+from bridge.server.requests.http_messages import REPORTED, USER, request_id
 from bridge.server.requests.limits import ServerLimits
-from bridge.server.requests.wire import REPORTED, USER, request_id
 
 _CONNECTED = frozenset({Operation.SOCKET, Operation.CONNECT})
 """Operations of connections, whose requests count, and not they themselves."""

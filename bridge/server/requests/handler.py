@@ -26,9 +26,9 @@ from bridge.model.error_paths import note_places
 from bridge.run.run import Run
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.guard import GUARD
+from bridge.server.requests.http_messages import REPORTED, USER, decoded, error_of, read_request, request_id
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
-from bridge.server.requests.wire import REPORTED, USER, decoded, error_of, read_request, request_id
 from bridge.server.requests.writing import BEGUN, abort, has_left, hold, release, send
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from bridge.jsonrpc import REQUEST_CANCELLED, RpcConnection, RpcError
 from bridge.model import Answer, FinishReason, Folder, HistoryMode, Interrupted, Message, Request, Resume
 from bridge.server.sessions.finishing import to_the_end
 from bridge.server.sessions.host import RpcHost, RunScope
-from bridge.server.sessions.sessions import Waiting
+from bridge.server.sessions.session_store import Waiting
 
 if TYPE_CHECKING:
     from bridge.engine.bridge import Bridge

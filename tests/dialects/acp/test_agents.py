@@ -32,7 +32,7 @@ from bridge.model import (
     ToolResulted,
     result_text,
 )
-from bridge.run.backends.agents.backend import AgentBackend
+from bridge.run.backends.agents.agent_backend import AgentBackend
 
 AGENT = Path(__file__).with_name("scripted_agent.py")
 

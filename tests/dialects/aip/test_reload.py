@@ -17,7 +17,7 @@ from bridge import Bridge, ConfigError, Request, ToolCall
 from bridge.model import Text
 from bridge.sdk.aip import Tool
 from bridge.server.host import listeners as listening
-from bridge.server.host.serve import HttpServer
+from bridge.server.host.http_server import HttpServer
 from bridge.testing import free_port
 
 from . import peers, schema

@@ -16,8 +16,8 @@ from bridge.contract import registry
 from bridge.engine.config import Config, Server
 from bridge.engine.route import Route
 from bridge.engine.services import Services
-from bridge.run.backends.local import LocalBackend
-from bridge.run.conversation.memory import ConversationTurns
+from bridge.run.backends.local_backend import LocalBackend
+from bridge.run.conversation.turns import ConversationTurns
 from bridge.run.group import BackendGroup
 from bridge.server import running
 from bridge.stores import open_conversations

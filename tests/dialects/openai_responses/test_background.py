@@ -18,7 +18,7 @@ from openai.types.responses import Response
 
 from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.run.conversation.stored_responses import ResponseStore
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.run.durable import RunKey
 from bridge.stores import open_conversations
 from bridge.translation.framing import sse

@@ -14,7 +14,7 @@ from bridge.model import Resume
 from bridge.model.jsontext import dumps
 
 if TYPE_CHECKING:
-    from bridge.run.backends.agents.process import AgentProcess
+    from bridge.run.backends.agents.agent_process import AgentProcess
 
 Wire = dict[str, Any]
 

@@ -42,7 +42,9 @@ from bridge.model.closing import PIECES
 from bridge.model.events import CONTENT
 from bridge.run.amendments import amended_body
 from bridge.run.backend import Call, CallInfo, ConfiguredBackend, Timeouts
-from bridge.run.backends.answers import (
+from bridge.run.backends.connector import Connector, LargeBody, Sending, current
+from bridge.run.backends.credentials import Credentials
+from bridge.run.backends.http_answer import (
     AT_ONCE,
     DRAIN_SECONDS,
     HttpAnswer,
@@ -53,8 +55,6 @@ from bridge.run.backends.answers import (
     outcome_of,
     unread,
 )
-from bridge.run.backends.connections import Connector, LargeBody, Sending, current
-from bridge.run.backends.credentials import Credentials
 from bridge.run.backends.lookups import CONFIGURED
 from bridge.run.backends.proxies import credentials_in, proxy_for
 from bridge.run.breaker import CircuitBreaker

@@ -21,8 +21,8 @@ from bridge.model import Event, Request
 from bridge.run.retries import failed_at_once
 from bridge.run.run import Run
 from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.http_messages import assembled, response_of, stream_headers
 from bridge.server.requests.keepalive import Keepalive
-from bridge.server.requests.wire import assembled, response_of, stream_headers
 from bridge.server.requests.writing import StreamedResponse, abort, has_left
 from bridge.translation import Translation, Writer
 from bridge.translation.framing import sse

@@ -24,10 +24,10 @@ from bridge.run.durable import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, ThreadBu
 from bridge.run.run import Run
 from bridge.server.auth.cors import check_named_origin
 from bridge.server.operations.durable import cursor_of, read_on, serve_durable
-from bridge.server.operations.run import attend
+from bridge.server.operations.run_endpoint import attend
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.handler import RequestScope, Serve
-from bridge.server.requests.wire import STREAM_HEADERS, USER, read_request, response_of
+from bridge.server.requests.http_messages import STREAM_HEADERS, USER, read_request, response_of
 from bridge.stores.held_places import HeldPlace, HeldPlaces, line_of
 from bridge.translation import Writer
 

@@ -1,7 +1,7 @@
 """The operations on stored responses, by id, and `run` where a response may be made in the background.
 
-A run in the background is one of the run store (`bridge.run.durable.responses`): it does not depend on its readers, and
-any process that shares the stores can answer for it.
+A run in the background is one of the run store (`bridge.run.durable.answer_stream`): it does not depend on its readers,
+and any process that shares the stores can answer for it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bridge.contract import Context, StoredAnswer, StoredAnswersDialect, StoredR
 from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
-from bridge.run.conversation.stored_responses import ResponseStore
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.run.durable import RunKey, RunPlan, run_of
 from bridge.server.operations.durable import CANCEL_SECONDS, reporting, stream_rest
-from bridge.server.operations.run import attend
+from bridge.server.operations.run_endpoint import attend
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import response_of
+from bridge.server.requests.http_messages import response_of
 
 
 def _dialect(scope: RequestScope) -> StoredAnswersDialect:

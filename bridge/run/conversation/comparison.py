@@ -1,6 +1,6 @@
 """Comparison of conversations: which messages are the same, where one continues another, which calls are open.
 
-These functions know no store and no run; `bridge.run.conversation.memory` uses them.
+These functions know no store and no run; `bridge.run.conversation.turns` uses them.
 """
 
 from __future__ import annotations

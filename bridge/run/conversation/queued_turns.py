@@ -30,7 +30,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.model.parts import LINKED
-from bridge.run.conversation.conversation import (
+from bridge.run.conversation.comparison import (
     behind,
     messages_of,
     no_results,
@@ -40,7 +40,7 @@ from bridge.run.conversation.conversation import (
     unknown,
 )
 from bridge.run.conversation.interrupts import Settled, settle
-from bridge.run.conversation.memory import Expand
+from bridge.run.conversation.turns import Expand
 from bridge.stores.conversation_store import Conversation, ConversationStore, StoreConflict
 
 SHOWN = "ui.history"

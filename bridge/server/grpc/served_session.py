@@ -20,7 +20,7 @@ from bridge.engine.route import Route, RunCaller
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.run.run import Run
-from bridge.server.operations.run import shown_model
+from bridge.server.operations.run_endpoint import shown_model
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.limits import RouteLimiter, ServerLimits
 from bridge.server.requests.spans import spanned_turn

@@ -19,8 +19,8 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.run.backend import BaseCall, Call, CallInfo
-from bridge.run.backends.answers import AT_ONCE, HttpAnswer
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.http_answer import AT_ONCE, HttpAnswer
+from bridge.run.backends.http_backend import HttpBackend
 from bridge.run.retries import asked_pause
 from bridge.translation.framing import sse
 

@@ -1,7 +1,7 @@
 """The gRPC server of one address: agents, tools, or a gateway to them. One handler per operation, none per dialect.
 
 The dialect routes each message (`AgentRegistry`) and the `GrpcHost` answers it; this module moves bytes, opens
-connections and waits. `bridge.server.grpc.agents` decides which routes of a bridge are served this way.
+connections and waits. `bridge.server.grpc.agent_servers` decides which routes of a bridge are served this way.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from bridge.run.backends.grpc.channels import (
     ping_options,
 )
 from bridge.run.backends.grpc.registration import stay
-from bridge.run.tools.tools import Ask
+from bridge.run.tools.tool_sources import Ask
 from bridge.server.grpc.activity import TOOL_ERROR, Activity, CallRecord
-from bridge.server.grpc.guard import GrpcGuard, peer_address
-from bridge.server.grpc.nodes import Nodes
+from bridge.server.grpc.grpc_guard import GrpcGuard, peer_address
+from bridge.server.grpc.node_registry import Nodes
 from bridge.server.grpc.relay import Relays, trace_of
 from bridge.server.grpc.sharing import Sharing
 from bridge.stores.liveness import Liveness

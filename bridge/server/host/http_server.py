@@ -21,12 +21,12 @@ from bridge.engine.config.kinds import is_loopback
 from bridge.errors import BridgeError, ConfigError, Failure, log_unexpected
 from bridge.server.host import listeners as listening
 from bridge.server.host.app import make_app
-from bridge.server.host.connections import checking_version, listen
+from bridge.server.host.server_connection import checking_version, listen
 from bridge.server.requests.coalescing import MergedWork, in_daemon_thread
 from bridge.server.requests.state import STATE, Hosting, State
 
 if TYPE_CHECKING:
-    from bridge.server.grpc.service import GrpcServer
+    from bridge.server.grpc.grpc_server import GrpcServer
 
 log = logging.getLogger("bridge.server")
 
@@ -83,7 +83,7 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
     """The servers of gRPC routes; their modules are loaded only if there are any."""
     if not any(route.listen for route in bridge.routes):
         return []
-    from bridge.server.grpc.agents import servers
+    from bridge.server.grpc.agent_servers import servers
 
     return servers(bridge, state.limits, state.identity, state.refusals)
 

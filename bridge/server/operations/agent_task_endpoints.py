@@ -36,10 +36,10 @@ from bridge.run.durable.task_stream import STATES
 from bridge.run.durable.waiting import WAITING_ENDS, WaitingTasks
 from bridge.server.operations.descriptions import described
 from bridge.server.operations.durable import CANCEL_SECONDS, read_on, reporting, stream_rest
-from bridge.server.operations.run import attend
+from bridge.server.operations.run_endpoint import attend
 from bridge.server.requests.guard import GUARD
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import decoded, response_of, stream_headers
+from bridge.server.requests.http_messages import decoded, response_of, stream_headers
 from bridge.translation.framing import sse
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})

@@ -13,7 +13,7 @@ from bridge.contract import SCOPES, Endpoint
 from bridge.errors import RULES, BridgeError, Failure
 from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.identity import Identity, Visit
-from bridge.server.requests.wire import is_request_id
+from bridge.server.requests.http_messages import is_request_id
 
 
 class GrpcGuard:

@@ -17,8 +17,8 @@ from bridge.model import Event, Request, RunFailed
 from bridge.model.closing import PIECES
 from bridge.model.events import TERMINAL
 from bridge.run.backend import Call, CallInfo
-from bridge.run.backends.answers import AT_ONCE, HttpAnswer, bounded, broken_off
-from bridge.run.backends.http import HttpBackend, has_content
+from bridge.run.backends.http_answer import AT_ONCE, HttpAnswer, bounded, broken_off
+from bridge.run.backends.http_backend import HttpBackend, has_content
 from bridge.translation.framing import sse
 
 log = logging.getLogger("bridge.http")

@@ -25,14 +25,14 @@ from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, unexpec
 from bridge.jsonrpc.carrier import CarrierEnded
 from bridge.jsonrpc.websocket import WebSocketCarrier
 from bridge.run.run import Run
-from bridge.server.operations.websocket import Arriving
+from bridge.server.operations.websocket_endpoint import Arriving
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import GUARD
 from bridge.server.requests.handler import RouteHandler
+from bridge.server.requests.http_messages import REPORTED, USER, request_id
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
-from bridge.server.requests.wire import REPORTED, USER, request_id
 from bridge.server.requests.writing import abort, in_time
 from bridge.server.sessions import SessionConnection
 

@@ -37,7 +37,7 @@ from bridge.model import (
 from bridge.model.dump import dump, load_message, load_request
 from bridge.model.events import CONTENT
 from bridge.model.jsontext import dumps
-from bridge.run.conversation.conversation import (
+from bridge.run.conversation.comparison import (
     as_client_sees,
     canceled,
     continues,
@@ -364,7 +364,7 @@ class Follow(Expand):
         return _new_conversation(self.request, messages, self.request.resume, self._thread)
 
     async def _refused(self) -> None:
-        """Begin a new conversation at the backend with the next request, as it is unknown whether it remembers this one."""
+        """Begin a new conversation at the backend with the next request: it may not remember this one."""
         self._conversation.backend_thread = None
         if self._partial:
             self._conversation.extra[_PARTIAL] = self._partial  # the client may try again

@@ -11,7 +11,7 @@ from bridge.errors import RequestError
 from bridge.run.durable import RunKey, RunState, fingerprint
 from bridge.run.durable.task_stream import STATES
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import USER, response_of
+from bridge.server.requests.http_messages import USER, response_of
 
 
 def _key(owner: str, route: Route, task_id: str) -> RunKey:

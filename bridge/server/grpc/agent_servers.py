@@ -11,13 +11,13 @@ from bridge.contract.optional.sessions import Handle, OwnAgent, Refuse, Registra
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
-from bridge.run.tools.tools import Tools, ToolSource
+from bridge.run.tools.tool_sources import Tools, ToolSource
 from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.identity import Identity
 from bridge.server.grpc.activity import Activity
-from bridge.server.grpc.conversation import ServedSession, TurnRunner
-from bridge.server.grpc.guard import GrpcGuard
-from bridge.server.grpc.service import GrpcServer
+from bridge.server.grpc.grpc_guard import GrpcGuard
+from bridge.server.grpc.grpc_server import GrpcServer
+from bridge.server.grpc.served_session import ServedSession, TurnRunner
 from bridge.server.requests.limits import ServerLimits
 from bridge.stores import open_places
 
@@ -93,7 +93,7 @@ def _give_tools(route: Route, registration: Registration | None, server: GrpcSer
 
 
 class Agents:
-    """See `bridge.server.grpc.service.GrpcHost`: sessions become runs of routes."""
+    """See `bridge.server.grpc.grpc_server.GrpcHost`: sessions become runs of routes."""
 
     def __init__(self, routes: dict[str, Route], turns: TurnRunner, idle: float) -> None:
         self._routes = routes

@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTo
 
 from bridge.errors import ErrorCode, Failure, log_unexpected
 from bridge.server.operations.websocket_frames import ReceivedFrames
-from bridge.server.requests.wire import OTHER_VERSION, error_of
+from bridge.server.requests.http_messages import OTHER_VERSION, error_of
 
 log = logging.getLogger("bridge.server.http")
 
