@@ -22,7 +22,7 @@ from bridge.translation.survey import Survey
 
 log = logging.getLogger("bridge.run")
 
-_TOLD_ANEW = "the backend had lost the conversation, and got all its messages again"
+_SENT_WHOLE = "the backend had lost the conversation, and got all its messages again"
 
 
 class BackendAttempt:
@@ -178,8 +178,8 @@ class BackendAttempt:
         if request.thread_id is None:
             self.request.thread_id = self.info.thread_id = None
         await self.again()
-        self.lost.add(Feature.THREAD_ID, _TOLD_ANEW)
-        log.warning("run %s: backend %s: %s", self.info.run_id, self.backend.name, _TOLD_ANEW)
+        self.lost.add(Feature.THREAD_ID, _SENT_WHOLE)
+        log.warning("run %s: backend %s: %s", self.info.run_id, self.backend.name, _SENT_WHOLE)
         return True
 
     async def abandon(self) -> None:
