@@ -328,7 +328,7 @@ class Calling:
             self._remember()
             return self._decoder.close()
         return self._decoder.close(
-            Failure(ErrorCode.TRUNCATED_STREAM, "The session is waiting, but does not say for what.")
+            Failure(ErrorCode.TRUNCATED_STREAM, "The session is waiting, but no question or call is open.")
         )
 
     def refused(self, failure: Failure) -> bool:

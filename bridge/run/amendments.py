@@ -347,7 +347,7 @@ class Remembered:
         if row not in known:
             known = (*known, row)
             said = failure.message[:200]
-            log.warning("backend %s, model %s: %s, since it said: %s", self._backend, name or "-", row.what, said)
+            log.warning("backend %s, model %s: %s, because it answered: %s", self._backend, name or "-", row.what, said)
         self._rows[name] = known
         if len(self._rows) > _MOST_MODELS:
             self._rows.popitem(last=False)

@@ -148,7 +148,7 @@ class ConversationLocks:
                     self._let_in(waiter, read)
         except StoreFull:
             # Nobody can take a ticket then, and no two runs of a conversation can both be stored: the version decides.
-            _log.warning("no space for the lock of a conversation: its run goes on without one")
+            _log.warning("no space for the lock of a conversation: its run continues without one")
             self._let_in(waiter)
             return
         except Exception as error:

@@ -175,7 +175,7 @@ class AgentProcess:
         if not isinstance(carrier, ProcessCarrier):
             return ""
         lines = [line for line in carrier.stderr.splitlines() if line.strip()][-_LAST_LINES:]
-        return f"; its last words: {self._secrets.text(' | '.join(lines))}" if lines else ""
+        return f"; its last output: {self._secrets.text(' | '.join(lines))}" if lines else ""
 
     # ------------------------------------------------------------------ sessions
 
