@@ -241,7 +241,7 @@ class Capabilities:
     demands: Demands = NOTHING
     """What the API of its backends demands, with default options."""
     call_signatures: CallSignatures = CallSignatures.NOWHERE
-    """The place in which its clients return the signatures of calls (`codec.signed_parts`)."""
+    """The place in which its clients return the signatures of calls (`toolkit.signed_parts`)."""
 
     def __post_init__(self) -> None:
         for role, entries, wanted in (

@@ -1,7 +1,7 @@
 """When a call is repeated, and where: all that decides what follows a failed try.
 
-No other layer repeats calls, except once for a kept connection that turned out to be closed (`transports.connections`),
-and for a request that may have queued a run (`runs.backend`; where `retry` is configured, only if no answer came).
+No other layer repeats calls, except once for a kept connection that turned out to be closed (`run.backends.connector`),
+and for a request that may have queued a run (`run.backends.queued_backend`; where `retry` is configured, only if no answer came).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sessions in the store of conversations: what their clients saw, and a list of them.
 
-What a backend needs of a conversation is the pipeline's own (`pipeline.memory`), and depends on the backend. A client
+What a backend needs of a conversation is stored by the turns of runs (`run.conversation.turns`), and depends on the backend. A client
 that comes back gets what it saw, whichever backend answered.
 """
 
