@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.contract import Context
-from bridge.dialects.openai.api import ERRORS
+from bridge.dialects.openai.errors import ERRORS
 from bridge.dialects.openai_chat.audio import TRANSCRIPT, audio_from, joined
 from bridge.dialects.openai_chat.calls import Calls
 from bridge.dialects.openai_chat.options import BackOptions

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridge.contract import Context, WireResponse
-from bridge.dialects.openai.api import ERRORS
+from bridge.dialects.openai.errors import ERRORS
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.read_answer import ChatDecoder
 from bridge.dialects.openai_chat.wire import REASONING_FIELDS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.contract import KEEPALIVE, Context, Feature
-from bridge.dialects.openai.api import error_object
+from bridge.dialects.openai.errors import error_object
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import card_of
 from bridge.dialects.openai_chat.options import FrontOptions

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.dialects.openai.api import ERRORS, WORDS, error_object
+from bridge.dialects.openai.errors import ERRORS, WORDS, error_object
 from bridge.errors import ErrorCode, Failure
 from bridge.model.jsontext import dict_of, text_of
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridge.contract import Context
-from bridge.dialects.openai.api import ERRORS
+from bridge.dialects.openai.errors import ERRORS
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.read_items import KINDS, Item, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS

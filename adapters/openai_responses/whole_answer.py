@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.contract import Context, WireResponse
-from bridge.dialects.openai.api import ERRORS
+from bridge.dialects.openai.errors import ERRORS
 from bridge.dialects.openai_responses.read_answer import ResponsesDecoder
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event

@@ -1,7 +1,8 @@
 """When a call is repeated, and where: all that decides what follows a failed try.
 
-No other layer repeats calls, except once for a kept connection that turned out to be closed (`run.backends.connector`),
-and for a request that may have queued a run (`run.backends.queued_backend`; where `retry` is configured, only if no answer came).
+Other layers repeat a call once at most: over a kept connection that turned out to be closed
+(`run.backends.connector`), with a new token after a 401 (`run.backends.credentials`), and for a request that may have
+queued a run (`run.backends.queued_backend`; where `retry` is configured, only if no answer came).
 """
 
 from __future__ import annotations

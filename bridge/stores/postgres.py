@@ -172,6 +172,7 @@ class Postgres:
             timeout=_WAIT,
             command_timeout=_ANSWER,
             statement_cache_size=0 if self._is_pooled else self._prepared,
+            init=None if self._is_pooled or not self._prepared else _plan_once,
             reset=_nothing,  # all settings and locks end with their transaction
         )
         self._pool = pool
@@ -415,6 +416,15 @@ async def _close(db: asyncpg.Connection[asyncpg.Record]) -> None:
         await db.close(timeout=5)
     except _FAILURES:
         db.terminate()
+
+
+async def _plan_once(db: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Keep the plan of a prepared statement, whatever its values are.
+
+    Each statement finds its rows by a key. For a table that was small when it was analyzed, the server plans an append
+    anew at each execution, which costs it 0.5 ms, three times as much as the append.
+    """
+    await db.execute("SET plan_cache_mode = force_generic_plan")
 
 
 async def _nothing(db: object) -> None:

@@ -6,8 +6,10 @@ add the arguments of the second call to those of the first, or give both its res
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import deque
+from collections.abc import Collection
 from dataclasses import replace
 
 from bridge.contract import Capabilities, Feature, Losses, RunsTools
@@ -22,13 +24,46 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
-from bridge.translation.histories import CallIds
 from bridge.translation.stage import Stage
 from bridge.translation.survey import Survey
 
 REPEAT = "-repeat-"
-"""Between the id that a backend gave a call and the number of the call that has it."""
+"""Between the id that a backend gave a call of an answer and the number of the call that has it."""
+COPY = "-copy-"
+"""The same for calls of earlier messages: another mark, so that ids of answers do not change those of earlier calls."""
 _OURS = re.compile(rf"(.+){REPEAT}\d{{1,9}}", re.DOTALL | re.ASCII)
+
+
+class CallIds:
+    """Gives each call an id of its own; the first call with an id keeps it. The same calls get the same ids."""
+
+    def __init__(
+        self, taken: set[str], longest: int | None = None, used: Collection[str] = (), mark: str = COPY
+    ) -> None:
+        """`taken` are ids that no other call may get; `used`, those that no call may get. `mark` precedes numbers."""
+        self._mark = mark
+        self._taken = taken
+        self._longest = longest
+        self._used = set(used)
+        self._last: dict[str, int] = {}
+
+    def id_for(self, call_id: str) -> str:
+        """Return the id of the next call that is named `call_id`."""
+        chosen = self._fitted(call_id)
+        if chosen in self._used or not chosen:
+            number = self._last.get(call_id, 1)
+            while chosen in self._used or chosen in self._taken or not chosen:
+                number += 1
+                chosen = self._fitted(f"{call_id or 'call'}{self._mark}{number}")
+            self._last[call_id] = number
+        self._used.add(chosen)
+        return chosen
+
+    def _fitted(self, call_id: str) -> str:
+        if self._longest is None or len(call_id) <= self._longest:
+            return call_id
+        digest = hashlib.sha256(call_id.encode(errors="surrogatepass")).hexdigest()[:12]
+        return f"{call_id[: self._longest - len(digest) - 1]}-{digest}"
 
 
 class UniqueCallIds(Stage):

@@ -7,9 +7,7 @@ Clients send results late, early, twice, for no call or not at all, and servers 
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import is_
@@ -18,11 +16,7 @@ from bridge.contract.demands import NO_RESULT, Demands
 from bridge.model import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from bridge.model.parts import LINKED
 from bridge.toolkit.merging import Added
-
-_COPY = "-copy-"
-"""Between a call id that stands for an earlier call already and the number of the call that has it. Answers have
-another mark (`bridge.translation.call_ids`), so that their ids do not change those of earlier calls.
-"""
+from bridge.translation.call_ids import CallIds
 
 _Result = tuple[Message, int, ToolResult]
 """A result with its message and its position there."""
@@ -53,38 +47,6 @@ class _Turn:
 
 _Step = tuple[Message, int, Part | _Call | None] | _Turn
 """A part with its message and position (None: of a message without parts), or the end of a turn with calls."""
-
-
-class CallIds:
-    """Gives each call an id of its own; the first call with an id keeps it. The same calls get the same ids."""
-
-    def __init__(
-        self, taken: set[str], longest: int | None = None, used: Collection[str] = (), mark: str = _COPY
-    ) -> None:
-        """`taken` are ids that no other call may get; `used`, those that no call may get. `mark` precedes numbers."""
-        self._mark = mark
-        self._taken = taken
-        self._longest = longest
-        self._used = set(used)
-        self._last: dict[str, int] = {}
-
-    def id_for(self, call_id: str) -> str:
-        """Return the id of the next call that is named `call_id`."""
-        chosen = self._fitted(call_id)
-        if chosen in self._used or not chosen:
-            number = self._last.get(call_id, 1)
-            while chosen in self._used or chosen in self._taken or not chosen:
-                number += 1
-                chosen = self._fitted(f"{call_id or 'call'}{self._mark}{number}")
-            self._last[call_id] = number
-        self._used.add(chosen)
-        return chosen
-
-    def _fitted(self, call_id: str) -> str:
-        if self._longest is None or len(call_id) <= self._longest:
-            return call_id
-        digest = hashlib.sha256(call_id.encode(errors="surrogatepass")).hexdigest()[:12]
-        return f"{call_id[: self._longest - len(digest) - 1]}-{digest}"
 
 
 def arranged(

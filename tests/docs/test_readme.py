@@ -385,7 +385,6 @@ def _choices(place: dict, definitions: dict) -> list[dict]:
         "docs/architecture.md",
         "docs/extending.md",
         "docs/reference/contract.md",
-        "docs/reference/toolkit.md",
         "CONTRIBUTING.md",
     ],
 )

@@ -1,4 +1,4 @@
-"""`codec.fields.Fields`: a table reads, checks and writes the fields of a body, and names what no row carries."""
+"""`toolkit.fields.Fields`: a table reads, checks and writes the fields of a body, and names what no row carries."""
 
 from __future__ import annotations
 

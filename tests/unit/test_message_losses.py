@@ -1,4 +1,4 @@
-"""`codec.message_losses`: what of the messages a backend does not get follows from its card, and is named once."""
+"""`toolkit.message_losses`: what of the messages a backend does not get follows from its card, and is named once."""
 
 from __future__ import annotations
 

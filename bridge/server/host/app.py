@@ -22,7 +22,7 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, Request
 from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
 from bridge.server.operations.route_operations import RouteOperations
-from bridge.server.page import Page
+from bridge.server.page.site import Page
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import GUARD, Guard
 from bridge.server.requests.http_messages import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id

@@ -1,5 +1,1 @@
 """The page at `/`: routes and backends, a chat in every dialect, and what crossed the wires while it ran."""
-
-from bridge.server.page.site import Page
-
-__all__ = ["Page"]

@@ -1,7 +1,7 @@
 """Sessions in the store of conversations: what their clients saw, and a list of them.
 
-What a backend needs of a conversation is stored by the turns of runs (`run.conversation.turns`), and depends on the backend. A client
-that comes back gets what it saw, whichever backend answered.
+What a backend needs of a conversation depends on the backend, and is kept by `bridge.run.conversation`. A client that
+comes back gets what it saw, whichever backend answered.
 """
 
 from __future__ import annotations
