@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bridge.model import Message, Text
 from bridge.server.auth.api_keys import Key, Keys
-from bridge.stores import Conversation, RunKey, open_history, open_runs
+from bridge.stores import Conversation, RunKey, open_conversations, open_runs
 
 THREADS = (1_000, 10_000, 100_000, 1_000_000)
 KEYS = (1, 1_000, 10_000, 100_000)
@@ -181,7 +181,7 @@ async def sqlite(folder: Path) -> list[dict[str, Any]]:
 
         return fill
 
-    found = await _grow("sqlite", open_history(f"sqlite:///{path}"), conversations, filler(_HISTORY))
+    found = await _grow("sqlite", open_conversations(f"sqlite:///{path}"), conversations, filler(_HISTORY))
     return found + await _grow("sqlite", open_runs(f"sqlite:///{path}"), kept_runs, filler(_RUNS))
 
 
@@ -204,7 +204,7 @@ async def postgresql() -> list[dict[str, Any]]:
             await db.execute("ANALYZE", timeout=600)
             await db.close()
 
-        found = await _grow("postgresql", open_history(server.url), conversations, filler(_HISTORY))
+        found = await _grow("postgresql", open_conversations(server.url), conversations, filler(_HISTORY))
         return found + await _grow("postgresql", open_runs(server.url), kept_runs, filler(_RUNS))
     finally:
         server.remove()

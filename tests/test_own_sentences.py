@@ -21,14 +21,14 @@ ALLOWED = {
     "adapters/a2a/calling.py failure.message.lower()": "the agent's words: an unknown context has no code",
     "adapters/aip/addresses.py 'host bits' in str(error)": "of ipaddress, which has no other sign of it",
     "bridge/model/jsontext.py str(error).partition(':')": "of orjson: the reason, without the position",
-    "bridge/jsonrpc/messages.py str(error).partition(':')": "of orjson: the reason, without the position",
+    "bridge/jsonrpc/rpc_messages.py str(error).partition(':')": "of orjson: the reason, without the position",
     "bridge/toolkit/inner_errors.py failure.message[:_LONGEST]": "a backend's words: an error of a model's API",
     "bridge/toolkit/errors.py is_full_context(failure.message)": "a backend's words",
     "bridge/run/amendments.py failure.message[:_LONGEST]": "a backend's words: what it refuses",
     "bridge/run/amendments.py failure.message[:200]": "a backend's words, cut for the log",
     "bridge/translation/policies/signatures.py "
     "_REFUSED.search(f'{failure.message} {failure.backend_code} {failure.param}')": "a backend's words: of a refusal",
-    "bridge/server/host/connections.py error.message == 'Too many headers received'": "of aiohttp",
+    "bridge/server/host/server_connection.py error.message == 'Too many headers received'": "of aiohttp",
     "bridge/toolkit/redact.py self._address.sub('(address)', failure.message)": "hides the backend's address",
     "bridge/toolkit/redact.py masked(failure.message)": "hides what a client sent, wherever a message quotes it",
 }  # fmt: skip

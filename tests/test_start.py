@@ -41,20 +41,20 @@ LIBRARIES = {
 NOT_NEEDED = {
     "bridge.cli.workers",
     "bridge.translation.library",
-    "bridge.server.grpc.agents",
-    "bridge.server.grpc.conversation",
-    "bridge.server.grpc.service",
+    "bridge.server.grpc.agent_servers",
+    "bridge.server.grpc.served_session",
+    "bridge.server.grpc.grpc_server",
     "bridge.server.auth.jwks",
     "bridge.server.operations.openapi",
     "bridge.server.grpc.relay",
     "bridge.server.auth.tokens",
     "bridge.stores.folder",
     "bridge.stores.postgres",
-    "bridge.stores.objects",
+    "bridge.stores.object_storage",
     "bridge.engine.telemetry.tracing",
     "bridge.testing",
     "bridge.run.backends.fetch",
-    "bridge.run.backends.grpc.backend",
+    "bridge.run.backends.grpc.grpc_backend",
 }
 """Rooms and files of this package that the example has no use for; most of them stand for a library behind them."""
 TABLES = {"difflib", "encodings.idna", "stringprep"}
@@ -87,7 +87,8 @@ def test_the_libraries_for_programs_are_not(modules: dict[str, str]) -> None:
 
 
 def test_nothing_of_ours_is_loaded_that_the_example_has_no_use_for(modules: dict[str, str]) -> None:
-    assert {f"bridge.{name}" for name in ("server.host.app", "stores.sqlite", "run.backends.demo")} <= modules.keys()
+    used = ("server.host.app", "stores.sqlite", "run.backends.demo_backend")
+    assert {f"bridge.{name}" for name in used} <= modules.keys()
     for name in NOT_NEEDED:
         file = ROOT / name.replace(".", "/")
         assert file.is_dir() or file.with_suffix(".py").exists(), f"{name} has moved"

@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -97,3 +97,66 @@ def test_reasons_on_cards_are_plain_english(name: str) -> None:
 )
 def test_the_rules_bite(code: str, found: tuple[int, int]) -> None:
     assert (len(odd(code)), len(outside(code))) == found
+
+
+# Each limit is what stands now: a new name that something else has already fails. `bridge/sdk` has the names of the
+# protocols' own documents, and adapters are alike on purpose. Names with an underscore are of one module.
+MOST_CLASSES, MOST_FILES = 5, 3
+CODE = [path for path in FILES if path.is_relative_to(ROOT / "bridge") and "sdk" not in path.parts]
+
+Names = Iterable[tuple[str, str]]
+
+
+def class_names() -> Names:
+    for path in CODE:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name, f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def file_names() -> Names:
+    return ((p.name, str(p.relative_to(ROOT))) for p in CODE if not p.name.startswith("__"))
+
+
+def repeated(names: Names) -> dict[str, list[str]]:
+    """Return the names that stand for several things, with their places."""
+    places: dict[str, list[str]] = {}
+    for name, place in names:
+        places.setdefault(name, []).append(place)
+    return {name: found for name, found in places.items() if len(found) > 1}
+
+
+@pytest.mark.parametrize(("names", "most"), [(class_names, MOST_CLASSES), (file_names, MOST_FILES)])
+def test_a_name_stands_for_one_thing(names: Callable[[], Names], most: int) -> None:
+    found = repeated(names())
+    assert len(found) <= most, found
+
+
+def test_repeated_names_are_found() -> None:
+    assert repeated([("A", "x:1"), ("B", "x:2"), ("A", "y:1")]) == {"A": ["x:1", "y:1"]}
+
+
+# Pictures for which the field has words: a pool of workers, an adapter, a conversation, a cross-origin request.
+PICTURES = re.compile(r"(^|_)(crew|teller|keeper|talks?|anew|hurry|stranger|handover)(_|$)", re.IGNORECASE)
+
+
+def pictures(text: str) -> list[str]:
+    """Return the names of classes, functions, arguments and variables that are pictures."""
+    kinds = {ast.ClassDef: "name", ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.arg: "arg"}
+    found = [getattr(node, kinds[type(node)]) for node in ast.walk(ast.parse(text)) if type(node) in kinds]
+    found += [
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]
+    return [name for name in found if PICTURES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))]
+
+
+def test_names_are_the_words_of_the_field() -> None:
+    found = {str(p.relative_to(ROOT)): pictures(p.read_text(encoding="utf-8")) for p in CODE}
+    assert {place: names for place, names in found.items() if names} == {}
+
+
+def test_pictures_are_found() -> None:
+    text = "class OldCrew: pass\ndef anew(keeper): self.hurry = talk = 1\nahead = crews = 1\n"
+    assert sorted(pictures(text)) == ["OldCrew", "anew", "hurry", "keeper", "talk"]

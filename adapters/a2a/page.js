@@ -5,20 +5,20 @@ const textOf = (parts = []) => parts.map((part) => part.text ?? "").join("");
 const answered = ({ yes, status, payload }) =>
   status === "resolved" && !("approved" in payload) ? { data: payload } : { text: yes ? "yes" : "no" };
 
-export const request = (talk) => ({
+export const request = (conversation) => ({
   path: "",
   headers: { "A2A-Version": "1.0" },
   body: {
     jsonrpc: "2.0",
-    id: talk.run ?? "1",
+    id: conversation.run ?? "1",
     method: "SendStreamingMessage",
     params: {
       message: {
-        messageId: talk.answers ? talk.run : talk.messages.at(-1).id,
-        contextId: talk.thread,
-        ...(talk.answers ? { taskId: talk.answers[0].id } : {}),
+        messageId: conversation.answers ? conversation.run : conversation.messages.at(-1).id,
+        contextId: conversation.thread,
+        ...(conversation.answers ? { taskId: conversation.answers[0].id } : {}),
         role: "ROLE_USER",
-        parts: talk.answers ? talk.answers.map(answered) : [{ text: talk.messages.at(-1).text }],
+        parts: conversation.answers ? conversation.answers.map(answered) : [{ text: conversation.messages.at(-1).text }],
       },
     },
   },

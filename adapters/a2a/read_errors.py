@@ -87,5 +87,5 @@ def task_failure(said: str, metadata: dict[str, Any]) -> Failure:
     word = str(word) if is_count(word) else text_of(word)
     code = ErrorCode.RATE_LIMITED if word == "429" else ErrorCode.BACKEND_ERROR
     code = OWN.get(word, code)
-    message = masked(said) or "The agent's task failed, and it did not say why."
+    message = masked(said) or "The agent's task failed without a reason."
     return unwrapped(Failure(code, message, backend_code=masked(word, LONGEST_WORD) or None))

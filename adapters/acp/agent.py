@@ -78,7 +78,7 @@ class Connection:
     def unknown(self, error: Wire) -> bool:
         return error.get("code") == _METHOD_NOT_FOUND
 
-    def begun(self, result: Any, session: str | None = None) -> str:
+    def session_opened(self, result: Any, session: str | None = None) -> str:
         wire = dict_of(result)
         named = session or text_of(wire.get("sessionId"))
         if not named:

@@ -163,8 +163,8 @@ class _Call:
 class Decoder(JsonDecoder):
     """Reads the messages of an agent during one prompt: notifications, questions, and the answer to the prompt.
 
-    See `bridge.contract.optional.agents.Prompt`. Without `live`, it reads a recorded stream, in which a question ends
-    the run.
+    See `bridge.contract.optional.agents.AgentPrompt`. Without `live`, it reads a recorded stream, in which a question
+    ends the run.
     """
 
     def __init__(self, context: Context, *, live: bool = False) -> None:

@@ -23,7 +23,7 @@ class _Errors(ErrorTable):
     def decode(self, wire: WireResponse) -> Failure:
         """Return the failure of an error response of either generation."""
         if wire.status == 422 and _is_missing_conversation(read_json(wire.body)):
-            text = "The backend speaks generation 1 of AG-Kit; its option generation must say so."
+            text = "The backend uses generation 1 of AG-Kit: set its option `generation`."
             return Failure(ErrorCode.BACKEND_PROTOCOL, text)
         return super().decode(wire)
 

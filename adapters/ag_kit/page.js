@@ -7,27 +7,27 @@ export const forms = [
   { id: "2", en: "generation 2", zh: "第二代" },
 ];
 
-export const request = (talk) => {
-  const last = talk.messages.at(-1);
-  const [answer] = talk.answers ?? [];
+export const request = (conversation) => {
+  const last = conversation.messages.at(-1);
+  const [answer] = conversation.answers ?? [];
   const first = {
-    conversationId: talk.thread,
+    conversationId: conversation.thread,
     messages: answer ? [] : [{ role: "user", content: last.text }],
     ...(answer ? { resume: { interruptId: answer.id, payload: answer.payload ?? null } } : {}),
   };
   return {
     path: "/send-message",
     headers: { accept: "text/event-stream" },
-    body: talk.form === "2" ? second(talk, last, answer) : first,
+    body: conversation.form === "2" ? second(conversation, last, answer) : first,
   };
 };
 
-const second = (talk, last, answer) => {
-  const body = input({ ...talk, messages: answer ? [] : [last], answers: undefined });
+const second = (conversation, last, answer) => {
+  const body = input({ ...conversation, messages: answer ? [] : [last], answers: undefined });
   return answer ? { ...body, forwardedProps: { command: { resume: answer.payload ?? null } } } : body;
 };
 
-export const reader = (turn, talk) => (talk.form === "2" ? agUi(turn) : first(turn));
+export const reader = (turn, conversation) => (conversation.form === "2" ? agUi(turn) : first(turn));
 
 const first = (turn) => {
   let block = 0;

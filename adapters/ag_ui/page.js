@@ -8,20 +8,20 @@ export const forms = [
 
 const resumed = ({ id, status, payload }) => ({ interruptId: id, status, payload });
 
-export const input = (talk) => ({
-  threadId: talk.thread,
-  runId: talk.run,
+export const input = (conversation) => ({
+  threadId: conversation.thread,
+  runId: conversation.run,
   state: {},
-  messages: talk.messages.map(({ id, role, text }) => ({ id, role, content: text })),
+  messages: conversation.messages.map(({ id, role, text }) => ({ id, role, content: text })),
   tools: [],
   context: [],
   forwardedProps: {},
-  ...(talk.answers ? { resume: talk.answers.map(resumed) } : {}),
+  ...(conversation.answers ? { resume: conversation.answers.map(resumed) } : {}),
 });
 
-export const request = (talk) => {
-  const version = talk.form === "1.0" ? { protocolVersion: talk.form } : {};
-  return { path: "", headers: { accept: "text/event-stream" }, body: { ...input(talk), ...version } };
+export const request = (conversation) => {
+  const version = conversation.form === "1.0" ? { protocolVersion: conversation.form } : {};
+  return { path: "", headers: { accept: "text/event-stream" }, body: { ...input(conversation), ...version } };
 };
 
 export const reader = (turn) => {

@@ -165,7 +165,7 @@ class AGUIEncoder(Encoder):
 
     def _words(self) -> ReasoningWords:
         found = words(self._options)
-        assert found is not None, "hidden reasoning has no words"
+        assert found is not None, "encrypted reasoning has no text"
         return found
 
     def part_ended(self, event: ev.PartEnded) -> None:

@@ -3,13 +3,13 @@ import { input, reader } from "./ag-ui.js";
 
 export { reader };
 
-const place = (talk, what) => `/runs/${encodeURIComponent(talk.thread)}/${what}?runId=${encodeURIComponent(talk.run)}`;
+const place = ({ thread, run }, what) => `/runs/${encodeURIComponent(thread)}/${what}?runId=${encodeURIComponent(run)}`;
 
-export const request = (talk) => {
-  const body = input({ ...talk, messages: talk.messages.slice(-1) });
+export const request = (conversation) => {
+  const body = input({ ...conversation, messages: conversation.messages.slice(-1) });
   return { path: "/runs", headers: {}, body: { ...body, forwardedProps: { runtime_mode: "chat" } } };
 };
 
 // The path of the events of a queued run, and the path that cancels it.
-export const follow = (talk) => place(talk, "events");
-export const cancel = (talk) => place(talk, "cancel");
+export const follow = (conversation) => place(conversation, "events");
+export const cancel = (conversation) => place(conversation, "cancel");

@@ -1,15 +1,15 @@
 // The page's client of this dialect and of its Java form, which spells field names differently.
 
-export const request = (talk) => {
-  const java = talk.dialect === "agentscope-java";
+export const request = (conversation) => {
+  const java = conversation.dialect === "agentscope-java";
   const typed = (type, content) => ({ role: "user", type: java ? type.toUpperCase() : type, content: [content] });
-  const input = talk.answers
-    ? talk.answers.map((answer) => typed("mcp_approval_response", { type: "data", data: approval(answer) }))
-    : [typed("message", { type: "text", text: talk.messages.at(-1).text })];
+  const input = conversation.answers
+    ? conversation.answers.map((answer) => typed("mcp_approval_response", { type: "data", data: approval(answer) }))
+    : [typed("message", { type: "text", text: conversation.messages.at(-1).text })];
   return {
     path: "/process",
     headers: { accept: "text/event-stream" },
-    body: { input, [java ? "sessionId" : "session_id"]: talk.thread, stream: true },
+    body: { input, [java ? "sessionId" : "session_id"]: conversation.thread, stream: true },
   };
 };
 

@@ -177,7 +177,7 @@ class Calling:
         decoder = self._decoder
         if self._broken or decoder.waits or (self._answering and decoder.heard):
             pause = self._silence
-        elif not decoder.begun:
+        elif not decoder.has_begun:
             pause = _LONGEST_LOOK
         else:
             return None
@@ -328,7 +328,7 @@ class Calling:
             self._remember()
             return self._decoder.close()
         return self._decoder.close(
-            Failure(ErrorCode.TRUNCATED_STREAM, "The session is waiting, but does not say for what.")
+            Failure(ErrorCode.TRUNCATED_STREAM, "The session is waiting, but no question or call is open.")
         )
 
     def refused(self, failure: Failure) -> bool:

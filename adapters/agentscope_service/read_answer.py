@@ -155,7 +155,7 @@ class Decoder(JsonDecoder):
         return rest
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """True if the reply is known: it has begun, or continues."""
         return self._reply is not None
 

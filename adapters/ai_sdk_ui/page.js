@@ -1,15 +1,15 @@
 // The page's client of this dialect: it writes requests and reads the frames of answers.
 
-export const request = (talk) => ({
+export const request = (conversation) => ({
   path: "",
   body: {
-    id: talk.thread,
+    id: conversation.thread,
     messages: [
-      ...talk.messages.map(({ id, role, text }) => ({ id, role, parts: [{ type: "text", text }] })),
-      ...approved(talk),
+      ...conversation.messages.map(({ id, role, text }) => ({ id, role, parts: [{ type: "text", text }] })),
+      ...approved(conversation),
     ],
     trigger: "submit-message",
-    ...resumed(talk),
+    ...resumed(conversation),
   },
 });
 

@@ -3,13 +3,13 @@
 // Its requests name a model.
 export const namesModel = true;
 
-export const request = (talk) => ({
+export const request = (conversation) => ({
   path: "/messages",
   headers: { "anthropic-version": "2023-06-01" },
   body: {
-    model: talk.model,
+    model: conversation.model,
     max_tokens: 4096,
-    messages: talk.messages.map(({ role, text }) => ({ role, content: text })),
+    messages: conversation.messages.map(({ role, text }) => ({ role, content: text })),
     stream: true,
   },
 });

@@ -3,11 +3,11 @@
 // Its requests name a model.
 export const namesModel = true;
 
-export const request = (talk) => ({
-  path: `/v1beta/models/${encodeURIComponent(talk.model)}:streamGenerateContent?alt=sse`,
+export const request = (conversation) => ({
+  path: `/v1beta/models/${encodeURIComponent(conversation.model)}:streamGenerateContent?alt=sse`,
   headers: {},
   body: {
-    contents: talk.messages.map(({ role, text }) => ({
+    contents: conversation.messages.map(({ role, text }) => ({
       role: role === "assistant" ? "model" : "user",
       parts: [{ text }],
     })),

@@ -215,7 +215,7 @@ class Calling:
         more, self._more = self._more, None
         if more is None or self._decoder.waits:
             if more is not None:
-                self._lost.add(Feature.RESUME, "what was said beside an answer, as another question followed")
+                self._lost.add(Feature.RESUME, "text beside an answer, as another question followed")
             return self._over(self._decoder.complete())
         self._decoder.again()
         self._first, self._stage, self._seam, self._run = more, _Stage.RUN, _Seam(), ""

@@ -163,7 +163,7 @@ def _continued(call: Call, context: Context, sent: Any) -> Request:
         text = "params.requestState: expected the one of the last result, for the same call."
         raise refused(errors.PARAMS, text, "params.requestState")
     if state["u"] < context.created_at:
-        raise refused(errors.PARAMS, "params.requestState: it has expired; call the tool anew.", "params.requestState")
+        raise refused(errors.PARAMS, "params.requestState: it has expired; call the tool again.", "params.requestState")
     inputs, asked = _inputs(call), dict_of(state["q"])
     if missing := next((key for key in asked if key not in inputs), None):
         place = f"params.inputResponses.{shortened(missing)}"

@@ -50,7 +50,7 @@ def tools_of(options: FrontOptions, site: ToolSite) -> dict[str, Wire]:
         return {only: _tool(only, ToolText(options.title, options.description), options, site)}
     for key in ("tool", "title", "description"):
         if getattr(options, key):
-            raise ConfigError(f"options.{key}: a route with tools says it of each of them, in tools")
+            raise ConfigError(f"options.{key}: a route with tools sets it for each of them, in tools")
     for name in site.tools:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"tools.{name}: the name of a tool has 1 to {_LONGEST} of A-Z, a-z, 0-9, _ and -")

@@ -3,12 +3,12 @@
 // Its requests name a model.
 export const namesModel = true;
 
-export const request = (talk) => ({
+export const request = (conversation) => ({
   path: "/chat/completions",
   headers: {},
   body: {
-    model: talk.model,
-    messages: talk.messages.map(({ role, text }) => ({ role, content: text })),
+    model: conversation.model,
+    messages: conversation.messages.map(({ role, text }) => ({ role, content: text })),
     stream: true,
     stream_options: { include_usage: true },
   },

@@ -3,12 +3,12 @@
 // Its requests name a model.
 export const namesModel = true;
 
-export const request = (talk) => ({
+export const request = (conversation) => ({
   path: "/responses",
   headers: {},
   body: {
-    model: talk.model,
-    input: talk.messages.map(({ role, text }) => ({ role, content: text })),
+    model: conversation.model,
+    input: conversation.messages.map(({ role, text }) => ({ role, content: text })),
     stream: true,
     store: false,
   },

@@ -58,7 +58,7 @@ def acp(args: argparse.Namespace) -> int:
     if config.folder:
         # The client starts this program in a folder of its own. Paths in the configuration mean those of its file.
         os.chdir(config.folder)
-    return asyncio.run(_serve(Command(config, section), StdioCarrier(stdio)))
+    return asyncio.run(_serve(AcpCommand(config, section), StdioCarrier(stdio)))
 
 
 def _section(config: Config, path: str | None) -> RouteSection:
@@ -80,7 +80,7 @@ def _section(config: Config, path: str | None) -> RouteSection:
     raise ConfigError(f"no route at {path!r}; there are: {known}")
 
 
-async def _serve(command: Command, carrier: StdioCarrier) -> int:
+async def _serve(command: AcpCommand, carrier: StdioCarrier) -> int:
     connection = SessionConnection(command)
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[None]] = set()
@@ -102,7 +102,7 @@ async def _serve(command: Command, carrier: StdioCarrier) -> int:
     return 0
 
 
-class Command:
+class AcpCommand:
     """This program as the server of its client; an `RpcHost`."""
 
     headers: Mapping[str, str] = MappingProxyType({})
@@ -167,7 +167,7 @@ class Command:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[RunScope]:
-        from bridge.server.operations.rpc import ReportedRun
+        from bridge.server.operations.rpc_endpoint import ReportedRun
 
         bridge, route = await self.opened()
         scope = ReportedRun(bridge, route, "")

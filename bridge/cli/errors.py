@@ -6,7 +6,7 @@ import argparse
 import difflib
 
 from bridge.errors import ConfigError, ErrorCode, shortened
-from bridge.server.page.errors import meanings, page_of
+from bridge.server.page.error_pages import meanings, page_of
 
 
 def explain(args: argparse.Namespace) -> int:

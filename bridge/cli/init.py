@@ -25,7 +25,16 @@ from bridge.engine.config import load
 from bridge.engine.config.advice import warnings
 from bridge.engine.config.kinds import BUILT_IN, PYTHON
 from bridge.errors import ConfigError
-from bridge.server.connect import CLIENTS, FROM_PAGES, SERVERS, Client, Place, Server, named, unknown
+from bridge.server.connect import (
+    CLIENTS,
+    FROM_PAGES,
+    SERVERS,
+    BackendProgram,
+    ClientProgram,
+    RouteAddress,
+    named,
+    unknown,
+)
 from bridge.server.connect.probe import is_loopback, probe
 
 Answer = TypeVar("Answer")
@@ -64,7 +73,7 @@ class _Front:
     """A frontend: its dialect, and the program that speaks it where one was named."""
 
     dialect: str
-    program: Client | None = None
+    program: ClientProgram | None = None
 
     @property
     def own_models(self) -> bool:
@@ -77,7 +86,7 @@ class _Front:
 @dataclass(frozen=True, slots=True)
 class _Back:
     dialect: str
-    program: Server | None = None
+    program: BackendProgram | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,7 @@ class _Wanted:
     key: str | None
     model: str | None
     port: int
-    server: Server | None = None
+    server: BackendProgram | None = None
     target: str = ""
 
 
@@ -125,7 +134,7 @@ def _connect(front: _Front, wanted: _Wanted, file: Path) -> None:
     """Print the lines that connect a program."""
     if front.program is None:
         return
-    place = Place(
+    place = RouteAddress(
         f"http://127.0.0.1:{wanted.port}",
         mount_of(registry.get(front.dialect)),
         wanted.model or "demo",
@@ -261,7 +270,7 @@ def _back(name: str) -> _Back:
     return _Back(name)
 
 
-def _only(dialect: str) -> Server | None:
+def _only(dialect: str) -> BackendProgram | None:
     """Return the server that is meant by a dialect that no other one speaks."""
     of_it = [server for server in SERVERS.values() if server.dialect == dialect]
     return of_it[0] if len(of_it) == 1 else None

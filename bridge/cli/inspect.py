@@ -30,7 +30,7 @@ def check(args: argparse.Namespace) -> int:
     from bridge.engine.bridge import Bridge
     from bridge.engine.config import load
     from bridge.engine.config.advice import warnings
-    from bridge.server.host.serve import check as check_server
+    from bridge.server.host.http_server import check as check_server
 
     config = load(args.config)
     bridge = Bridge.of(config)

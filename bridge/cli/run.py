@@ -26,9 +26,9 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.config import Config, load
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
-from bridge.server.connect import CLIENTS, Place, named
-from bridge.server.connect.programs import AGENTS, NO_KEY, Client, CodingAgent
-from bridge.server.host.serve import check, running
+from bridge.server.connect import CLIENTS, RouteAddress, named
+from bridge.server.connect.programs import AGENTS, NO_KEY, ClientProgram, CodingAgent
+from bridge.server.host.http_server import check, running
 
 DEFAULT = "config.yaml"
 _STORES = 'stores: {history: "sqlite:///:memory:", runs: "sqlite:///:memory:"}\n'
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(_run(bridge, route, agent, [program, *args.arguments], model or "", key))
 
 
-def _named(args: argparse.Namespace, client: Client, agent: CodingAgent) -> tuple[Config, str]:
+def _named(args: argparse.Namespace, client: ClientProgram, agent: CodingAgent) -> tuple[Config, str]:
     """Return the configuration for the backend that the command line names, and its key."""
     args.source = [next(name for name, each in CLIENTS.items() if each is client)]
     args.port = 0
@@ -82,7 +82,7 @@ def _configured(args: argparse.Namespace) -> tuple[Config, str]:
     return config, key or NO_KEY
 
 
-def _route(bridge: Bridge, client: Client, agent: CodingAgent) -> Route:
+def _route(bridge: Bridge, client: ClientProgram, agent: CodingAgent) -> Route:
     """Return the first route in a dialect that the agent speaks, in the order of its dialects."""
     dialects = agent.dialects or client.dialects
     for dialect in dialects:
@@ -95,7 +95,7 @@ def _route(bridge: Bridge, client: Client, agent: CodingAgent) -> Route:
 
 async def _run(bridge: Bridge, route: Route, agent: CodingAgent, command: Sequence[str], model: str, key: str) -> int:
     async with running(bridge) as port:
-        place = Place(f"http://127.0.0.1:{port}", route.path, model, key)
+        place = RouteAddress(f"http://127.0.0.1:{port}", route.path, model, key)
         kept = {name: value for name, value in os.environ.items() if name not in agent.removed}
         given = {name: place.filled(value) for name, value in agent.variables.items()}
         arguments = map(place.filled, agent.arguments)
@@ -109,7 +109,7 @@ async def _run(bridge: Bridge, route: Route, agent: CodingAgent, command: Sequen
 
 
 @contextmanager
-def _settings(agent: CodingAgent, place: Place) -> Iterator[dict[str, str]]:
+def _settings(agent: CodingAgent, place: RouteAddress) -> Iterator[dict[str, str]]:
     """Write the settings of an agent that reads some from a file, and return the variable that names it."""
     if not agent.settings:
         yield {}

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from bridge.cli import early_signals, logs
 from bridge.cli.demo import configuration
 from bridge.cli.health_file import write_health_file
-from bridge.cli.worker_channel import Handover
+from bridge.cli.worker_channel import WorkerChannel
 from bridge.contract import Operation, QueuedRunsDialect, ToolServerDialect, WireRequest
 from bridge.engine.bridge import Bridge
 from bridge.engine.config import Config, load, read, share_of
@@ -31,8 +31,8 @@ from bridge.engine.route import Route
 from bridge.engine.telemetry import SHARED_METRICS
 from bridge.errors import ConfigError, Unsupported
 from bridge.server import serve as run
+from bridge.server.host.http_server import check
 from bridge.server.host.listeners import url_host
-from bridge.server.host.serve import check
 
 _HINTS = {
     errno.EADDRINUSE: "; another program has the port: try --port",
@@ -46,7 +46,7 @@ DEFAULT = "config.yaml"
 def serve(args: argparse.Namespace) -> int:
     """Serve until stopped."""
     logs.set_up(args.log_level, args.log_format)
-    handed = Handover.received()
+    handed = WorkerChannel.received()
     if handed is not None:
         config = _config(args, handed.read_config())
         return _serve(args, Bridge.of(share_of(config, handed.number)), handed)
@@ -58,12 +58,12 @@ def serve(args: argparse.Namespace) -> int:
         return _serve(args, bridge)
     if server.port == 0:
         raise ConfigError("several workers share one port, so it cannot be 0.", key="server.port")
-    from bridge.cli.workers import Parent
+    from bridge.cli.workers import ProcessSupervisor
 
     check(bridge)
     try:
         with _shared_metrics():
-            return asyncio.run(Parent(partial(_checked, args), sys.argv[1:]).run(text, bridge.config))
+            return asyncio.run(ProcessSupervisor(partial(_checked, args), sys.argv[1:]).run(text, bridge.config))
     except OSError as error:
         return _no_address(bridge, error)
 
@@ -74,7 +74,7 @@ def demo(args: argparse.Namespace) -> int:
     return serve(args)
 
 
-def _serve(args: argparse.Namespace, bridge: Bridge, handed: Handover | None = None) -> int:
+def _serve(args: argparse.Namespace, bridge: Bridge, handed: WorkerChannel | None = None) -> int:
     """This process as the server; `handed` makes it a worker."""
     listening = False
 

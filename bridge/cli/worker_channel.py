@@ -13,7 +13,7 @@ from bridge.cli.early_signals import WORKER
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class WorkerChannel:
     """For one worker. `number` counts from 1, `announces`: it prints the routes; the rest are open file descriptors.
 
     `config` is the text of the configuration: a replaced worker gets the one in use, even if the file has changed.
@@ -37,7 +37,7 @@ class Handover:
         return {**os.environ, WORKER: json.dumps(asdict(self))}
 
     @classmethod
-    def received(cls) -> Handover | None:
+    def received(cls) -> WorkerChannel | None:
         """Return what the parent passed to this process; None in a process that is not a worker."""
         text = os.environ.pop(WORKER, None)
         if not text:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from bridge.cli import early_signals
 from bridge.cli.health_file import write_health_file
-from bridge.cli.worker_channel import Handover, SilentCount, kept
+from bridge.cli.worker_channel import SilentCount, WorkerChannel, kept
 from bridge.engine.config import Config
 from bridge.errors import ConfigError
 from bridge.server.host import listeners as listening
@@ -55,7 +55,7 @@ class WorkerProcess:
     def __init__(
         self, number: int, command: Sequence[str], sockets: list[socket.socket], config: int, silent: int
     ) -> None:
-        """`config` and `silent` are the descriptors of `Handover`."""
+        """`config` and `silent` are the descriptors of `WorkerChannel`."""
         self._silent = silent
         self._number = number
         self._command = command
@@ -97,7 +97,7 @@ class WorkerProcess:
         """One process, from start to end."""
         hears, says = os.pipe()
         own = [sock.fileno() for sock in self.sockets]
-        handed = Handover(self._number, own, self._config, says, self._silent, announces)
+        handed = WorkerChannel(self._number, own, self._config, says, self._silent, announces)
         try:
             # A group of its own: a terminal's Ctrl-C reaches this process, which passes it on, once.
             self._process = await asyncio.create_subprocess_exec(
@@ -166,16 +166,16 @@ class WorkerProcess:
                 os.kill(self._process.pid, what)
 
 
-class Crew:
+class WorkerPool:
     """The workers of one configuration."""
 
-    def __init__(self, text: str, config: Config, command: Sequence[str], before: Crew | None = None) -> None:
-        """Takes over the sockets of the crew before where the address stays. Raises `OSError`."""
+    def __init__(self, text: str, config: Config, command: Sequence[str], before: WorkerPool | None = None) -> None:
+        """Takes over the sockets of the workers before where the address stays. Raises `OSError`."""
         self.config = config
         host, port, count = config.server.host, config.server.port, config.server.workers
         known = [worker.sockets for worker in before.workers] if before is not None and before.is_at(config) else []
         self._is_followed = bool(known)
-        """The crew before serves while this one starts."""
+        """The workers before serve while these start."""
         if not known:
             listening.claim(host, port)
         try:
@@ -237,15 +237,15 @@ class Crew:
         self._silent.close()
         return codes
 
-    def close(self, after: Crew | None = None) -> None:
-        """Closes the sockets that the crew after this one does not use."""
+    def close(self, after: WorkerPool | None = None) -> None:
+        """Closes the sockets that the next workers do not use."""
         used = [worker.sockets for worker in after.workers] if after is not None else []
         for worker in self.workers:
             if worker.sockets not in used:
                 listening.close(worker.sockets)
 
 
-class Parent:
+class ProcessSupervisor:
     """Start the workers and handle signals: stop (SIGTERM, SIGINT), reload the configuration (SIGHUP)."""
 
     def __init__(self, load: Load, arguments: Sequence[str]) -> None:
@@ -253,12 +253,12 @@ class Parent:
         # With -P, the working directory does not come first where the worker searches its modules.
         self._command = [sys.executable, "-P", "-m", "bridge.cli", *arguments]
         self._events: asyncio.Queue[signal.Signals | None] = asyncio.Queue()
-        """Signals, and None when the crew has changed."""
+        """Signals, and None when the workers have changed."""
         self._reloading = MergedWork(self._change)
-        self._crew: Crew
-        self._starting: Crew | None = None
+        self._pool: WorkerPool
+        self._starting: WorkerPool | None = None
         self._retired: set[asyncio.Task[list[int]]] = set()
-        self._leaving: list[Crew] = []
+        self._leaving: list[WorkerPool] = []
 
     async def run(self, text: str, config: Config) -> int:
         """The exit code: the first of the workers' that is not 0; 1 when one died too often.
@@ -271,15 +271,15 @@ class Parent:
             loop.add_signal_handler(name, self._events.put_nowait, name)
         if early_signals.kept():
             self._events.put_nowait(signal.SIGHUP)
-        self._crew = Crew(text, config, self._command)
-        self._crew.start(announces=True)
+        self._pool = WorkerPool(text, config, self._command)
+        self._pool.start(announces=True)
         write_health_file(config, config.server.port)
         watching = loop.create_task(self._watch())
         try:
             failed = await self._until_stopped()
             # A reload that goes on is given up: it may take minutes to import what it needs.
             await self._reloading.stop()
-            codes = await self._stopped(self._crew)
+            codes = await self._stopped(self._pool)
         finally:
             watching.cancel()
         return 1 if failed else next((code for code in codes if code), 0)
@@ -289,14 +289,14 @@ class Parent:
         loop = asyncio.get_running_loop()
         while True:
             event = loop.create_task(self._events.get())
-            await asyncio.wait({event, *self._crew.tasks}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({event, *self._pool.tasks}, return_when=asyncio.FIRST_COMPLETED)
             event.cancel()
             if event.done():
                 if event.result() is signal.SIGHUP:
                     self._reloading.request()
                 elif event.result() is not None:
                     return False
-            elif any(task.done() for task in self._crew.tasks):
+            elif any(task.done() for task in self._pool.tasks):
                 log.error("workers exit as soon as they start; the server stops")
                 return True
 
@@ -306,18 +306,18 @@ class Parent:
         while True:
             may_judge = not life.grace()
             life.renewed()
-            for crew in (self._crew, self._starting, *self._leaving):
-                if crew is not None:
-                    crew.look(may_judge=may_judge)
+            for pool in (self._pool, self._starting, *self._leaving):
+                if pool is not None:
+                    pool.look(may_judge=may_judge)
             await asyncio.sleep(_CHECK)
 
     async def _change(self) -> None:
-        """From the crew of the old configuration to that of the new one, or not at all."""
+        """From the workers of the old configuration to those of the new one, or not at all."""
         # Not while the first one starts: both together would take twice as long.
-        await self._crew.is_up()
+        await self._pool.is_up()
         try:
             text, config = await in_daemon_thread(self._load)
-            following = Crew(text, config, self._command, self._crew)
+            following = WorkerPool(text, config, self._command, self._pool)
         except ConfigError as error:
             log.error("the configuration is not changed: %s", error.message)
             return
@@ -337,42 +337,42 @@ class Parent:
             self._starting = None
             self._settle(following, good=good)
 
-    def _settle(self, following: Crew, *, good: bool) -> None:
-        """Go on with the new crew if it is `good`; let the other one go."""
-        left, stays = (self._crew, following) if good else (following, self._crew)
+    def _settle(self, following: WorkerPool, *, good: bool) -> None:
+        """Go on with the new workers if they are `good`; stop the others."""
+        left, stays = (self._pool, following) if good else (following, self._pool)
         left.tell(signal.SIGUSR1 if good else signal.SIGTERM)
         left.close(after=stays)
-        self._crew = stays
+        self._pool = stays
         self._leave(left)
         self._events.put_nowait(None)
 
-    def _leave(self, crew: Crew) -> None:
-        task = asyncio.get_running_loop().create_task(crew.ended())
+    def _leave(self, pool: WorkerPool) -> None:
+        task = asyncio.get_running_loop().create_task(pool.ended())
         self._retired.add(task)
-        self._leaving.append(crew)
+        self._leaving.append(pool)
 
         def gone(done: asyncio.Task[list[int]]) -> None:
             self._retired.discard(done)
-            self._leaving.remove(crew)
+            self._leaving.remove(pool)
 
         task.add_done_callback(gone)
 
-    async def _stopped(self, crew: Crew) -> list[int]:
+    async def _stopped(self, pool: WorkerPool) -> list[int]:
         """Stop the workers and return their exit codes; a second signal reaches them, too."""
         loop = asyncio.get_running_loop()
-        ended = loop.create_task(crew.ended())
-        crews = [crew, *self._leaving]
-        for each in crews:
+        ended = loop.create_task(pool.ended())
+        pools = [pool, *self._leaving]
+        for each in pools:
             each.tell(signal.SIGTERM)
         # Workers are no longer replaced: close the sockets here, which would accept connections while the workers
         # drain.
-        crew.close()
+        pool.close()
         while not ended.done() or self._retired:
             signaled = loop.create_task(self._events.get())
             open_still = {signaled, *self._retired} if ended.done() else {signaled, ended, *self._retired}
             await asyncio.wait(open_still, return_when=asyncio.FIRST_COMPLETED)
             signaled.cancel()
             if signaled.done() and signaled.result() not in (signal.SIGHUP, None):
-                for each in crews:
+                for each in pools:
                     each.tell(signal.SIGTERM)
         return ended.result()

@@ -27,10 +27,10 @@ from bridge.engine.route import Route
 from bridge.errors import ConfigError
 from bridge.run.backend import Backend, Timeouts
 from bridge.run.backends.speech import Speech
-from bridge.run.breaker import Breaker
-from bridge.run.conversation.memory import Memory, wants_memory
-from bridge.run.group import Group
-from bridge.run.retries import Retry
+from bridge.run.breaker import CircuitBreaker
+from bridge.run.conversation.turns import ConversationTurns, needs_turns
+from bridge.run.group import BackendGroup
+from bridge.run.retries import RetryPolicy
 from bridge.stores import Attachments, Bounds, open_attachments
 from bridge.stores.memory_budget import base64_size, charging
 from bridge.translation.policies.stages import EstimateUsage, StageFactory, load_object
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bridge.engine.telemetry.tracing import Tracing
     from bridge.run.backends.credentials import Credentials
     from bridge.run.backends.fetch import Fetcher
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
     from bridge.run.durable.push import Pusher
     from bridge.stores import RunStore
 
@@ -89,13 +89,13 @@ def _provider(section: cfg.Backend) -> str:
 
 def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folder: str | None) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
-    breaker = Breaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
+    breaker = CircuitBreaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(**section.timeouts.model_dump())
     if section.is_demo or section.target is not None:
-        from bridge.run.backends.local import LocalBackend
+        from bridge.run.backends.local_backend import LocalBackend
 
         if section.target is None:
-            from bridge.run.backends.demo import run
+            from bridge.run.backends.demo_backend import run
 
             return LocalBackend(name, run, names=names, timeouts=timeouts, breaker=breaker)
         try:
@@ -111,7 +111,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
         "headers": dict(section.headers),
         "forward_headers": section.forward_headers,
         "timeouts": timeouts,
-        "retry": Retry(**section.retry.model_dump()),
+        "retry": RetryPolicy(**section.retry.model_dump()),
         "breaker": breaker,
         "options": section.options,
     }
@@ -132,12 +132,12 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
     try:
         if auth.aws is not None:
             return made.AwsSigner(auth.aws.service, auth.aws.region, url, learn)
-        fetch: made.Fetch = made.Command(auth.command, auth.timeout, auth.lifetime)
+        fetch: made.Fetch = made.TokenCommand(auth.command, auth.timeout, auth.lifetime)
         if auth.gcp is not None:
             fetch = made.google_tokens(auth.gcp.scope)
         elif auth.azure is not None:
             fetch = made.azure_tokens(auth.azure.scope)
-        return made.Tokens(fetch, auth.header, learn)
+        return made.TokenCredentials(fetch, auth.header, learn)
     except ConfigError as error:
         raise ConfigError(error.reason, key=key) from error
 
@@ -145,7 +145,7 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
 def _agent(
     name: str, section: cfg.Backend, dialect: AgentDialect, settings: dict[str, Any], folder: str | None
 ) -> Backend:
-    from bridge.run.backends.agents.backend import AgentBackend
+    from bridge.run.backends.agents.agent_backend import AgentBackend
     from bridge.run.backends.agents.program import Program, absolute
 
     try:
@@ -163,29 +163,29 @@ def _agent(
 def backend_class(dialect: Dialect) -> Callable[..., Backend]:
     """Return the class of backends of this dialect. Its arguments are a name, the dialect and a URL."""
     if isinstance(dialect, SessionDialect):
-        from bridge.run.backends.grpc.backend import GrpcBackend
+        from bridge.run.backends.grpc.grpc_backend import GrpcBackend
 
         return GrpcBackend
     if isinstance(dialect, AgentDialect):
-        from bridge.run.backends.agents.backend import AgentBackend
+        from bridge.run.backends.agents.agent_backend import AgentBackend
 
         return AgentBackend.at
     if isinstance(dialect, QueuedRunsDialect):
-        from bridge.run.backends.queued import QueuedRunsBackend
+        from bridge.run.backends.queued_backend import QueuedRunsBackend
 
         return QueuedRunsBackend
     if isinstance(dialect, SteppedRunDialect):
-        from bridge.run.backends.stepped import SteppedBackend
+        from bridge.run.backends.stepped_backend import SteppedBackend
 
         return SteppedBackend
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
 
     return HttpBackend
 
 
 def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder: str | None) -> Route:
-    def group(names: cfg.Names) -> Group:
-        return Group([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
+    def group(names: cfg.Names) -> BackendGroup:
+        return BackendGroup([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
 
     models = None if section.models is None else {model: group(names) for model, names in section.models.items()}
     dialect = registry.get(section.dialect)
@@ -235,8 +235,8 @@ def _stage(index: int, target: str, folder: str | None) -> StageFactory:
         raise ConfigError(error.reason, key=f"routes[{index}].stages") from error
 
 
-def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
-    """The conversation memory, where some route needs one; it opens at first use.
+def turns_for(routes: list[Route], config: cfg.Config) -> ConversationTurns | None:
+    """What stores the conversations, where some route needs it; it opens at first use.
 
     With `stores.history: off` nothing is kept: each side gets what the other one sent.
     """
@@ -245,15 +245,15 @@ def memory_for(routes: list[Route], config: cfg.Config) -> Memory | None:
         or route.serves(Operation.HISTORY)
         or route.serves(Operation.CONNECT)
         or (route.durable and (route.serves(Operation.TASKS) or route.serves(Operation.TOOLS)))
-        or any(wants_memory(route.capabilities, backend.capabilities) for backend in route.backends)
+        or any(needs_turns(route.capabilities, backend.capabilities) for backend in route.backends)
         or any(group.shares_conversations for group in route.groups)
         for route in routes
     ):
         return None
-    from bridge.stores import open_history
+    from bridge.stores import open_conversations
 
-    return Memory(
-        open_history(
+    return ConversationTurns(
+        open_conversations(
             config.stores.history,
             bounds=Bounds(config.stores.max_messages, config.stores.max_conversation, config.stores.max_conversations),
             lease=config.stores.lease,

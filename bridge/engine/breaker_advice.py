@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from bridge.errors import BridgeError, log_unexpected
-from bridge.run.breaker import Breaker
+from bridge.run.breaker import CircuitBreaker
 from bridge.stores.places import Places
 
 log = logging.getLogger("bridge.breaker")
@@ -27,7 +27,7 @@ _LONGEST = 30.0
 class BreakerAdvice:
     """Shares the state of these breakers, each by a name that is the same in all processes."""
 
-    def __init__(self, places: Places, breakers: Mapping[str, Breaker]) -> None:
+    def __init__(self, places: Places, breakers: Mapping[str, CircuitBreaker]) -> None:
         self._places = places
         # Digests, as names may contain the URLs of backends.
         self._breakers = {_digest(name): breaker for name, breaker in breakers.items()}

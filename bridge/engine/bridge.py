@@ -29,7 +29,7 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import LIBRARY, Caller, Route
+from bridge.engine.route import LIBRARY, Route, RunCaller
 from bridge.engine.services import Host, Services
 from bridge.engine.store_watch import StoreWatch
 from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
@@ -39,16 +39,16 @@ from bridge.run.attached import Attached, LinkedMedia, has_media
 from bridge.run.attempt import BackendAttempt
 from bridge.run.backend import Backend, CallInfo
 from bridge.run.continuation import StreamContinuation, continued_request
-from bridge.run.conversation import queued_runs, threads
+from bridge.run.conversation import queued_turns, threads
 from bridge.run.conversation.interrupts import answer_open_interrupts
-from bridge.run.conversation.memory import Memory, Turn
 from bridge.run.conversation.push_targets import PushTargets
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.run.conversation.task_index import TaskIndex
-from bridge.run.group import Group
+from bridge.run.conversation.turns import ConversationTurns, Turn
+from bridge.run.group import BackendGroup
 from bridge.run.retries import may_ask_elsewhere
 from bridge.run.run import Run
-from bridge.run.tools.tools import with_tools
+from bridge.run.tools.tool_sources import with_tools
 from bridge.stores import open_held_places, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget
 from bridge.translation.pair import pair_of
@@ -83,7 +83,7 @@ class Bridge:
         self.tracing = services.tracing
         self.host = Host()
         """The server in front, once there is one."""
-        self._memory = services.memory
+        self._turns = services.turns
         self._store = services.store
         self._attachments = services.attachments
         self._fetchers = services.fetchers
@@ -129,7 +129,7 @@ class Bridge:
         tracing = make.tracing_for(config)
         routes = make.assemble(config, tracing, config.server.http_client or http_client)
         services = Services(
-            memory=make.memory_for(routes, config),
+            turns=make.turns_for(routes, config),
             store=make.store_for(routes, config),
             attachments=make.attachments_for(config) if any(r.serves(Operation.ATTACH) for r in routes) else None,
             speech=make.speech_for(config) if any(r.serves(Operation.TRANSCRIBE) for r in routes) else None,
@@ -162,9 +162,9 @@ class Bridge:
             for pusher in self._pushers.values():
                 stack.push_async_callback(pusher.close)
                 await pusher.start()
-            if self._memory is not None:
-                stack.push_async_callback(self._memory.close)
-                self._memory.start(self.config.stores.retention.history, self._attachments)
+            if self._turns is not None:
+                stack.push_async_callback(self._turns.close)
+                self._turns.start(self.config.stores.retention.history, self._attachments)
             if self.places is not None:
                 stack.push_async_callback(self.places.close)
                 self.places.start()
@@ -199,7 +199,7 @@ class Bridge:
     def _make_places(self) -> HeldPlaces | None:
         """Return what counts over the processes that share the database of runs: those of one file, if they use it."""
         url, server = self.config.stores.runs, self.config.server
-        used = self._store is not None or (self._memory is not None and self.config.stores.history == url)
+        used = self._store is not None or (self._turns is not None and self.config.stores.history == url)
         if url.startswith("sqlite:") and not (used or server.workers > 1):
             return None
         per_key = server.limits.per_key
@@ -211,8 +211,8 @@ class Bridge:
     def _make_watch(self) -> StoreWatch:
         urls = self.config.stores
         watched: dict[str, tuple[str, Callable[[], Awaitable[object]]]] = {}
-        if self._memory is not None and urls.history is not None:
-            watched["history"] = urls.history, self._memory.history.probe
+        if self._turns is not None and urls.history is not None:
+            watched["history"] = urls.history, self._turns.store.probe
         if (runs := self._store) is not None:
             watched["runs"] = urls.runs, lambda: runs.renew("probe", 1.0)
         if self._attachments is not None:
@@ -224,7 +224,7 @@ class Bridge:
         of each.
         """
         found = await self._make_watch().probe()
-        for store in (self._memory.history if self._memory is not None else None, self._store, self._attachments):
+        for store in (self._turns.store if self._turns is not None else None, self._store, self._attachments):
             if store is not None:
                 await store.close()
         return found
@@ -254,9 +254,9 @@ class Bridge:
     @property
     def history(self) -> ConversationStore:
         """The conversations that clients read back. Raises `RuntimeError` if no route stores any."""
-        if self._memory is None:
+        if self._turns is None:
             raise RuntimeError("no route of this bridge stores conversations")
-        return self._memory.history
+        return self._turns.store
 
     @property
     def attachments(self) -> Attachments:
@@ -267,9 +267,9 @@ class Bridge:
 
     def notes_file(self, route: Route) -> NoteFile | None:
         """Return what notes that an owner's thread on a route gets a file, before it is stored."""
-        if self._memory is None:
+        if self._turns is None:
             return None
-        history = self._memory.history
+        history = self._turns.store
         return lambda owner, thread: history.note_file(owner, route.path, thread)
 
     def _make_runs(self, store: RunStore) -> Runs:
@@ -336,7 +336,7 @@ class Bridge:
         request: Request,
         *,
         capabilities: Capabilities | None = None,
-        caller: Caller | None = None,
+        caller: RunCaller | None = None,
         lost: Losses | None = None,
         run_id: str | None = None,
         created_at: float | None = None,
@@ -347,7 +347,7 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        caller, lost, run_id = caller or Caller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
+        caller, lost, run_id = caller or RunCaller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
         order = _Asked(route, request, capabilities or LIBRARY, caller, run_id, created_at or time.time(), lost)
         group = route.group_for(request)
         first, *others = order.order(group)
@@ -362,7 +362,9 @@ class Bridge:
         next_attempts = [partial(prepare, backend) for backend in others]
         return Run(attempt, next_attempts, continuation, self.config.server.limits.answer)
 
-    async def _attempt(self, order: _Asked, group: Group, backend: Backend, continued: str = "") -> BackendAttempt:
+    async def _attempt(
+        self, order: _Asked, group: BackendGroup, backend: Backend, continued: str = ""
+    ) -> BackendAttempt:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded.
 
         `continued`: the text of an answer that another backend broke off.
@@ -373,8 +375,8 @@ class Bridge:
         if route.tools is not None:
             backend = await with_tools(backend, route.tools, route.max_tool_rounds, order.lost)
         turn = None
-        if self._memory is not None and not route.passthrough:
-            turn = await self._turn(order, backend, group, self._memory)
+        if self._turns is not None and not route.passthrough:
+            turn = await self._turn(order, backend, group, self._turns)
         request = turn.request if turn is not None else order.request
         if turn is None and request.open_interrupts and not route.passthrough:
             request = answer_open_interrupts(request)
@@ -423,18 +425,20 @@ class Bridge:
                 await _leave(turn, error)
             raise
 
-    async def _turn(self, order: _Asked, backend: Backend, group: Group, memory: Memory) -> Turn | None:
+    async def _turn(
+        self, order: _Asked, backend: Backend, group: BackendGroup, turns: ConversationTurns
+    ) -> Turn | None:
         """The request's turn in its conversation, begun; None when nothing has to be kept."""
         route, request, run_id = order.route, order.request, order.run_id
-        history, owner = memory.history, order.caller.owner
+        history, owner = turns.store, order.caller.owner
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
             front, back = order.capabilities, backend.capabilities
-            turn = queued_runs.QueuedRunTurn(history, owner, route.path, request, front, back, options)
-            return await turn.begun(run_id)
-        keeper = backend.name if group.shares_conversations else None
-        return await memory.begin(
-            owner, route.path, request, order.capabilities, backend.capabilities, run_id, keeper=keeper
+            turn = queued_turns.QueuedRunTurn(history, owner, route.path, request, front, back, options)
+            return await turn.begin_or_close(run_id)
+        backend_name = backend.name if group.shares_conversations else None
+        return await turns.begin(
+            owner, route.path, request, order.capabilities, backend.capabilities, run_id, backend_name=backend_name
         )
 
     def _with_own_thread(self, request: Request, info: CallInfo) -> Request:
@@ -470,25 +474,25 @@ class Bridge:
 
     def remembers(self, route: Route) -> bool:
         """Return whether a client that sends only new messages can continue its conversations on a route."""
-        return self._memory is not None or all(backend.capabilities.keeps_history for backend in route.backends)
+        return self._turns is not None or all(backend.capabilities.keeps_history for backend in route.backends)
 
     async def has_conversation(self, route: Route, owner: str, request: Request) -> bool:
         """Return False if the conversation that a request continues would be stored here, and is not (any more)."""
-        if self._memory is None or route.passthrough or request.thread_id is None:
+        if self._turns is None or route.passthrough or request.thread_id is None:
             return True
         group = route.group_for(request)
         backs = [backend.capabilities for backend in group.members]
         shared = group.shares_conversations
-        return await self._memory.has(owner, route.path, request, backs, shared=shared)
+        return await self._turns.has(owner, route.path, request, backs, shared=shared)
 
-    def answers(self, route: Route, owner: str) -> Answers | None:
+    def answers(self, route: Route, owner: str) -> ResponseStore | None:
         """Return the stored answers that an owner's clients can refer to by id on a route; None if none are stored."""
-        if self._memory is None or not route.keeps_answers:
+        if self._turns is None or not route.keeps_answers:
             return None
         look = self._response_now and partial(
             self._response_now, self.runs, owner, route.path, route.dialect, route.options
         )
-        return Answers(self._memory.history, owner, route.path, look)
+        return ResponseStore(self._turns.store, owner, route.path, look)
 
     async def stored_responses(self, route: Route, owner: str, wire: WireRequest) -> StoredResponses | None:
         """Return the stored answers that a request refers to; None if none are stored. Raises `RequestError`."""
@@ -499,13 +503,13 @@ class Bridge:
 
     def task_index(self, route: Route, owner: str) -> TaskIndex | None:
         """Return the list of this owner's tasks on a route; None without a store for it."""
-        return TaskIndex(self._memory.history, owner, route.path) if self._memory is not None else None
+        return TaskIndex(self._turns.store, owner, route.path) if self._turns is not None else None
 
     def push_targets(self, route: Route, owner: str, task_id: str) -> PushTargets | None:
         """The targets of the notifications of a task; None for a route that sends none."""
-        if self._memory is None or not isinstance(route.dialect, AgentTasksDialect) or route.path not in self._pushers:
+        if self._turns is None or not isinstance(route.dialect, AgentTasksDialect) or route.path not in self._pushers:
             return None
-        return PushTargets(self._memory.history, owner, route.path, task_id)
+        return PushTargets(self._turns.store, owner, route.path, task_id)
 
     def may_push(self, route: Route, url: str) -> bool:
         """Return whether notifications of a route that sends some may go to this URL."""
@@ -532,14 +536,16 @@ class Bridge:
         if self.host.spent is not None:
             self.host.spent(key.owner, run.reader.usage)
 
-    async def count(self, route: Route, request: Request, caller: Caller | None = None) -> tuple[int, bool]:
+    async def count(self, route: Route, request: Request, caller: RunCaller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.
 
         Raises `RequestError` for an unknown model and `BackendError` if the backend refuses.
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        order = _Asked(
+            route, request, route.capabilities, caller or RunCaller(), uuid.uuid4().hex, time.time(), Losses()
+        )
         *others, last = order.order(route.group_for(request))
         for backend in others:
             try:
@@ -549,7 +555,7 @@ class Bridge:
                     raise
         return await _counted(order, last)
 
-    async def embed(self, route: Route, asked: EmbeddingsRequest, caller: Caller | None = None) -> Embeddings:
+    async def embed(self, route: Route, asked: EmbeddingsRequest, caller: RunCaller | None = None) -> Embeddings:
         """Return the vectors of texts, by the first backend of the model that has embeddings.
 
         Raises `RequestError` for an unknown model and if no backend has any, and `BackendError` if one refuses.
@@ -557,7 +563,9 @@ class Bridge:
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         request = Request([], model=asked.model or None)
-        order = _Asked(route, request, route.capabilities, caller or Caller(), uuid.uuid4().hex, time.time(), Losses())
+        order = _Asked(
+            route, request, route.capabilities, caller or RunCaller(), uuid.uuid4().hex, time.time(), Losses()
+        )
         failed: BackendError | None = None
         for backend in order.order(route.group_for(request)):
             try:
@@ -574,7 +582,7 @@ class Bridge:
         raise RequestError("No backend of this route has embeddings.", code=ErrorCode.UNSUPPORTED, status=501)
 
     def plan(
-        self, route: Route, request: Request, caller: Caller, *, run_id: str, created_at: float
+        self, route: Route, request: Request, caller: RunCaller, *, run_id: str, created_at: float
     ) -> tuple[RunKey, RunPlan]:
         """Return the key and the plan of a run for this request. `run_id` names the run if the client did not.
 
@@ -607,7 +615,7 @@ class Bridge:
             route,
             plan.request,
             capabilities=route.capabilities,
-            caller=Caller(key.owner, plan.request_id, plan.forwarded),
+            caller=RunCaller(key.owner, plan.request_id, plan.forwarded),
             lost=lost,
             run_id=plan.run_id,
             created_at=plan.created_at,
@@ -666,13 +674,13 @@ def _is_counted(route: Route) -> bool:
     )
 
 
-def _is_large(request: Request, caller: Caller) -> bool:
+def _is_large(request: Request, caller: RunCaller) -> bool:
     """Return whether encoding this request may take long."""
     return len(caller.raw_body or b"") > _LARGE or len(request.messages) > _MANY
 
 
 def _is_http(backend: Backend) -> bool:
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
 
     return isinstance(backend, HttpBackend)
 
@@ -684,12 +692,12 @@ class _Asked:
     route: Route
     request: Request
     capabilities: Capabilities
-    caller: Caller
+    caller: RunCaller
     run_id: str
     created_at: float
     lost: Losses
 
-    def order(self, group: Group) -> list[Backend]:
+    def order(self, group: BackendGroup) -> list[Backend]:
         """The backends to ask, first choice first; those that are left alone for a while come last."""
         if len(group.members) == 1:
             return group.members
@@ -714,7 +722,7 @@ class _Asked:
         )
 
 
-def _ordered(group: Group, request: Request, owner: str, run_id: str) -> list[Backend]:
+def _ordered(group: BackendGroup, request: Request, owner: str, run_id: str) -> list[Backend]:
     """A conversation stays with its backend; a request without one is a conversation of its own."""
     return group.order(f"{owner}\0{request.thread_id or run_id}")
 

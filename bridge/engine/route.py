@@ -32,13 +32,13 @@ from bridge.contract.optional.contracts import check_surface
 from bridge.errors import BackendError, ErrorCode, RequestError, shortened
 from bridge.model import Request
 from bridge.run.backend import Backend
-from bridge.run.group import Group
-from bridge.run.tools.tools import Tools
+from bridge.run.group import BackendGroup
+from bridge.run.tools.tool_sources import Tools
 from bridge.translation.policies.stages import StageFactory
 
 if TYPE_CHECKING:
     from bridge.engine.config import Concurrency
-    from bridge.run.backends.http import HttpBackend
+    from bridge.run.backends.http_backend import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
 """A pattern's set of characters, of which the first one is a guess."""
@@ -58,12 +58,12 @@ class Route:
     dialect: Dialect
     path: str
     options: Options
-    group: Group | None = None
-    models: dict[str, Group] | None = None
+    group: BackendGroup | None = None
+    models: dict[str, BackendGroup] | None = None
     stages: tuple[StageFactory, ...] = ()
     passthrough: bool = False
     durable: bool = False
-    modes: dict[str, Group] | None = None
+    modes: dict[str, BackendGroup] | None = None
     offered: Mapping[str, ToolText] = field(default_factory=dict)
     """What people and models read of the tools that clients call; `modes` has the backends of each."""
     listen: str | None = None
@@ -107,7 +107,7 @@ class Route:
         """Return whether one of its endpoints is for this operation."""
         return operation in self._operations
 
-    def group_for(self, request: Request) -> Group:
+    def group_for(self, request: Request) -> BackendGroup:
         """The backends for a request. Raises `RequestError` (not_found) for a model that the route does not list."""
         if self.modes is not None:
             dialect = require(self.dialect, ModesDialect)
@@ -128,7 +128,7 @@ class Route:
             )
         return found
 
-    def _same_model(self, models: Mapping[str, Group], asked: str | None) -> Group | None:
+    def _same_model(self, models: Mapping[str, BackendGroup], asked: str | None) -> BackendGroup | None:
         """Return the backends of a model that a client of this dialect may also call by another name."""
         dialect = self.dialect
         if asked is None or not isinstance(dialect, ModelsDialect):
@@ -136,7 +136,7 @@ class Route:
         return next((group for name, group in models.items() if dialect.is_same_model(asked, name)), None)
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[BackendGroup]:
         """Return all backends that its requests may reach."""
         return [self.group] if self.group is not None else list((self.models or self.modes or {}).values())
 
@@ -169,7 +169,7 @@ class Route:
         known = next(iter(backend.names.listed), None) or _guess(backend.names.renames)
         return known or (None if _requires_model(backend) else backend.name)
 
-    def _known_model(self, models: Mapping[str, Group]) -> str | None:
+    def _known_model(self, models: Mapping[str, BackendGroup]) -> str | None:
         """Return a name of `models` that is sure to be one of its backend, as far as the configuration says."""
         for name, group in models.items():
             backend = group.members[0]
@@ -223,7 +223,7 @@ class Route:
 
 
 @dataclass(slots=True)
-class Caller:
+class RunCaller:
     """A caller, and what came beside the body. `owner` is that of the conversations that may be continued."""
 
     owner: str = ""

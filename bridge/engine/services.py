@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridge.engine.telemetry.metrics import Metrics
+    from bridge.engine.telemetry.metrics import BridgeMetrics
     from bridge.engine.telemetry.tracing import Tracing
     from bridge.model import UsageReported
     from bridge.run.backends.fetch import Fetcher
     from bridge.run.backends.speech import Speech
-    from bridge.run.conversation.memory import Memory
+    from bridge.run.conversation.turns import ConversationTurns
     from bridge.run.durable import RunSlots
     from bridge.run.durable.push import Pusher
     from bridge.stores import Attachments, RunStore
@@ -23,7 +23,7 @@ class Services:
     """The services that the routes of a bridge use. A bridge starts and closes them.
 
     Attributes:
-        memory: The conversations that routes keep.
+        turns: What keeps the conversations of routes.
         store: The runs of durable routes.
         attachments: Uploaded files, and media of answers.
         speech: Speech to text.
@@ -32,7 +32,7 @@ class Services:
         tracing: The spans of requests.
     """
 
-    memory: Memory | None = None
+    turns: ConversationTurns | None = None
     store: RunStore | None = None
     attachments: Attachments | None = None
     speech: Speech | None = None
@@ -52,5 +52,5 @@ class Host:
     """
 
     slots: RunSlots | None = None
-    metrics: Metrics | None = None
+    metrics: BridgeMetrics | None = None
     spent: Callable[[str, UsageReported | None], None] | None = None

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from bridge.jsonrpc.carrier import Carrier, CarrierEnded
 from bridge.jsonrpc.connection import RpcConnection
-from bridge.jsonrpc.messages import (
+from bridge.jsonrpc.peer import Ignored, RpcPeer
+from bridge.jsonrpc.rpc_messages import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -34,7 +35,6 @@ from bridge.jsonrpc.messages import (
     RpcRequest,
     RpcResponse,
 )
-from bridge.jsonrpc.peer import Ignored, RpcPeer
 
 __all__ = [
     "INTERNAL_ERROR",

@@ -10,7 +10,8 @@ from typing import Any, Self, TypedDict, Unpack
 
 from bridge.errors import log_unexpected
 from bridge.jsonrpc.carrier import Carrier, CarrierEnded, FrameTooLong
-from bridge.jsonrpc.messages import (
+from bridge.jsonrpc.peer import Ignored, Received, RpcPeer
+from bridge.jsonrpc.rpc_messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     REQUEST_CANCELLED,
@@ -21,7 +22,6 @@ from bridge.jsonrpc.messages import (
     RpcRequest,
     RpcResponse,
 )
-from bridge.jsonrpc.peer import Ignored, Received, RpcPeer
 
 log = logging.getLogger("bridge.jsonrpc")
 

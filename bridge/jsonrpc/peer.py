@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bridge.errors import shortened
-from bridge.jsonrpc.messages import (
+from bridge.jsonrpc.rpc_messages import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,

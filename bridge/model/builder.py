@@ -135,7 +135,7 @@ class Builder:
             head.extras = {**(head.extras or {}), **extras}
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """True once an event was made."""
         return self._started
 

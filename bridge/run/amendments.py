@@ -36,7 +36,7 @@ _LONGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ParameterRefusal:
     """What a refusal says: its words in lower case, and the parameters that it names, each once, likeliest first."""
 
     words: str
@@ -53,7 +53,7 @@ class Amendment:
     """One row. `change` changes a body in place and returns whether it did; `feature` is what is lost by that."""
 
     what: str
-    applies: Callable[[Refusal], bool]
+    applies: Callable[[ParameterRefusal], bool]
     change: Callable[[Body], bool]
     feature: Feature
     source: str
@@ -88,13 +88,13 @@ def _names_of(failure: Failure, words: str) -> Iterator[str]:
         yield from pattern.findall(words)
 
 
-def read(failure: Failure) -> Refusal | None:
+def read(failure: Failure) -> ParameterRefusal | None:
     """Return what a refused request is refused for; None for any other failure."""
     if failure.code not in (ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED):
         return None
     words = f"{failure.message[:_LONGEST]} {failure.backend_code or ''} {failure.param or ''}"[: 2 * _LONGEST].lower()
     names = (_SPELLINGS.get(name.replace("_", ""), name) for name in _names_of(failure, words))
-    return Refusal(words, tuple(dict.fromkeys(names)))
+    return ParameterRefusal(words, tuple(dict.fromkeys(names)))
 
 
 # ---------------------------------------------------------------------- changes of bodies
@@ -142,7 +142,7 @@ def _without_thinking(body: Body) -> bool:
     return any(done)
 
 
-def _thinking(refusal: Refusal) -> bool:
+def _thinking(refusal: ParameterRefusal) -> bool:
     return refusal.is_unsupported and _THINKING.search(refusal.words) is not None
 
 
@@ -183,25 +183,25 @@ def _plain_schemas(body: Body) -> bool:
     return is_changed
 
 
-def _root_of_schema(refusal: Refusal) -> bool:
+def _root_of_schema(refusal: ParameterRefusal) -> bool:
     return "top level" in refusal.words and any(word in refusal.words for word in ("anyof", "oneof", "allof"))
 
 
-def _names(name: str, *words: str) -> Callable[[Refusal], bool]:
+def _names(name: str, *words: str) -> Callable[[ParameterRefusal], bool]:
     """The refusal is about this parameter first, and has these words."""
 
-    def applies(refusal: Refusal) -> bool:
+    def applies(refusal: ParameterRefusal) -> bool:
         named = [n for n in refusal.names if n in _PARAMETERS]
         return bool(named) and named[0] == name and refusal.is_unsupported and all(w in refusal.words for w in words)
 
     return applies
 
 
-def _both(refusal: Refusal) -> bool:
+def _both(refusal: ParameterRefusal) -> bool:
     return "temperature" in refusal.words and "top_p" in refusal.words and "both" in refusal.words
 
 
-def _developer(refusal: Refusal) -> bool:
+def _developer(refusal: ParameterRefusal) -> bool:
     return "developer" in refusal.words and "role" in refusal.words
 
 
@@ -347,7 +347,7 @@ class Remembered:
         if row not in known:
             known = (*known, row)
             said = failure.message[:200]
-            log.warning("backend %s, model %s: %s, since it said: %s", self._backend, name or "-", row.what, said)
+            log.warning("backend %s, model %s: %s, because it answered: %s", self._backend, name or "-", row.what, said)
         self._rows[name] = known
         if len(self._rows) > _MOST_MODELS:
             self._rows.popitem(last=False)

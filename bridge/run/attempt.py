@@ -14,7 +14,7 @@ from bridge.run.amendments import MOST_TRIES, Amendment, amended_request, rows_f
 from bridge.run.attached import LinkedMedia
 from bridge.run.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.run.continuation import ContinuedText
-from bridge.run.conversation.memory import Turn
+from bridge.run.conversation.turns import Turn
 from bridge.translation.policies.stages import StageContext, StageFactory, prepare
 from bridge.translation.requirements import required
 from bridge.translation.stage import Stage, StageFunction
@@ -22,7 +22,7 @@ from bridge.translation.survey import Survey
 
 log = logging.getLogger("bridge.run")
 
-_TOLD_ANEW = "the backend had lost the conversation, and got all its messages again"
+_SENT_WHOLE = "the backend had lost the conversation, and got all its messages again"
 
 
 class BackendAttempt:
@@ -76,9 +76,9 @@ class BackendAttempt:
         self._unproved: list[tuple[Amendment, Failure]] = []
         self.turn = turn
         self.linked = linked
-        self._recorder = _Recorder(turn.amend) if turn is not None else None
+        self._recorder = _AnswerRecorder(turn.for_client) if turn is not None else None
         # What the client is shown is what it sends back.
-        self._shown = _Recorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
+        self._shown = _AnswerRecorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
         if self._recorder is not None:
             # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
             self.stages.append(self._recorder)
@@ -168,7 +168,7 @@ class BackendAttempt:
         """Make the next call with the whole conversation, if the backend no longer has it. That is logged, and a loss:
         the backend has forgotten what it kept beside the messages.
         """
-        request = self.turn.anew() if self.turn is not None and failure.details.get(UNKNOWN_THREAD) else None
+        request = self.turn.fresh_request() if self.turn is not None and failure.details.get(UNKNOWN_THREAD) else None
         if request is None:
             return False
         self.request = self.request.copy()
@@ -178,8 +178,8 @@ class BackendAttempt:
         if request.thread_id is None:
             self.request.thread_id = self.info.thread_id = None
         await self.again()
-        self.lost.add(Feature.THREAD_ID, _TOLD_ANEW)
-        log.warning("run %s: backend %s: %s", self.info.run_id, self.backend.name, _TOLD_ANEW)
+        self.lost.add(Feature.THREAD_ID, _SENT_WHOLE)
+        log.warning("run %s: backend %s: %s", self.info.run_id, self.backend.name, _SENT_WHOLE)
         return True
 
     async def abandon(self) -> None:
@@ -211,8 +211,8 @@ class _ShowThread(Stage):
         return events
 
 
-class _Recorder(Stage):
-    """Keeps what passes here, for the conversation, after `amend` has changed it."""
+class _AnswerRecorder(Stage):
+    """Keeps what passes here, for the conversation, after `for_client` has changed it."""
 
     passes_deltas = True
 

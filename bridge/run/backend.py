@@ -24,8 +24,8 @@ from bridge.contract.naming import ModelNames
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 from bridge.run.amendments import Amendment, Remembered
-from bridge.run.breaker import Breaker
-from bridge.run.retries import Budget, Retry
+from bridge.run.breaker import CircuitBreaker
+from bridge.run.retries import RetryBudget, RetryPolicy
 
 _QUESTION = 60.0
 
@@ -181,8 +181,8 @@ class ConfiguredBackend:
         capabilities: Capabilities,
         names: ModelNames | None,
         timeouts: Timeouts | None,
-        retry: Retry | None,
-        breaker: Breaker | None,
+        retry: RetryPolicy | None,
+        breaker: CircuitBreaker | None,
     ) -> None:
         self.name = name
         self.capabilities = capabilities
@@ -190,8 +190,8 @@ class ConfiguredBackend:
         self.remembered = Remembered(name)
         self.names = names or ModelNames()
         self.timeouts = timeouts or Timeouts()
-        self.retry = retry or Retry()
-        self.budget = Budget(self.retry.budget)
+        self.retry = retry or RetryPolicy()
+        self.budget = RetryBudget(self.retry.budget)
         self.breaker = breaker
         self._chores: set[asyncio.Task[None]] = set()
 
@@ -217,9 +217,9 @@ class Backend(Protocol):
     """What its models refused, and what is changed for that."""
     names: ModelNames
     timeouts: Timeouts
-    retry: Retry
-    budget: Budget
-    breaker: Breaker | None
+    retry: RetryPolicy
+    budget: RetryBudget
+    breaker: CircuitBreaker | None
 
     def model_for(self, requested: str | None) -> str | None:
         """The model name to send for the one that the client named."""

@@ -41,7 +41,7 @@ def is_fault(failure: Failure) -> bool:
     return failure.code in _FAULTS and not 400 <= failure.details.get("backend_status", 0) < 500
 
 
-class Breaker:
+class CircuitBreaker:
     """Opens after `failures` in a row, for `open_for` seconds. Then it is half open: one call at a time, until one of
     them is answered.
 
@@ -119,7 +119,7 @@ class Breaker:
 class Pass:
     """Reports the outcome of one admitted call. After `ended` or `dropped` further reports are ignored."""
 
-    def __init__(self, breaker: Breaker) -> None:
+    def __init__(self, breaker: CircuitBreaker) -> None:
         self._breaker = breaker
         self._turn = breaker.turn
         self._over = False

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from bridge.run.backend import Backend
 
 
-class Group:
+class BackendGroup:
     """One backend, or several: in order, each the fallback of the one before; or with weights, sharing the load.
 
     With weights a request is drawn by its conversation (weighted rendezvous hashing): every process sends one

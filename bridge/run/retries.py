@@ -1,8 +1,8 @@
 """When a call is repeated, and where: all that decides what follows a failed try.
 
 Other layers repeat a call once at most: over a kept connection that turned out to be closed
-(`run.backends.connections`), with a new token after a 401 (`run.backends.credentials`), and for a request that may have
-queued a run (`run.backends.queued`; where `retry` is configured, only if no answer came).
+(`run.backends.connector`), with a new token after a 401 (`run.backends.credentials`), and for a request that may have
+queued a run (`run.backends.queued_backend`; where `retry` is configured, only if no answer came).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def may_ask_elsewhere(failure: Failure) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryPolicy:
     """`attempts` tries in all; waits `backoff * 2**n` seconds with jitter, at most `max_backoff`.
 
     `budget` is the share of requests that may be repeated in the long run.
@@ -77,7 +77,7 @@ class Retry:
         return pause * random.uniform(0.5, 1.0)
 
 
-class Budget:
+class RetryBudget:
     """Keeps repeated calls a share of all: each request saves `share` of a repetition, up to ten of them.
 
     It begins full, so that a rare failure is always repeated; a backend that fails all the time is called

@@ -19,9 +19,9 @@ from bridge.run.attempt import BackendAttempt, NextAttempt
 from bridge.run.backend import Backend, Call
 from bridge.run.clock import Clock
 from bridge.run.continuation import StreamContinuation
-from bridge.run.conversation.memory import Turn
+from bridge.run.conversation.turns import Turn
 from bridge.run.retries import Tries, failed_at_once, may_ask_elsewhere
-from bridge.run.stream_stats import Pace
+from bridge.run.stream_stats import StreamStats
 from bridge.stores.joint import Joint
 from bridge.translation import Reader
 from bridge.translation.stage import StageFunction
@@ -41,7 +41,7 @@ class Run:
         lost: The features that this run could not carry so far.
         tries: The tries at backends, of which the last one answers.
         continued_at: How many characters the client had each time that another backend continued the answer.
-        pace: How regularly the stream came.
+        stats: How regularly the stream came.
         started: The monotonic time of the start.
         first: The monotonic time of the first content.
         joint: A transaction that is to store the conversation at the end of the run, if it can.
@@ -65,7 +65,7 @@ class Run:
         self._write: Callable[[list[Event]], bool] | None = None
         self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
         self.lost = attempt.lost
-        self.pace = Pace()
+        self.stats = StreamStats()
         self.continued_at: list[int] = []
         self.started = time.monotonic()
         self.first: float | None = None
@@ -117,7 +117,7 @@ class Run:
         try:
             if clock.opened:
                 events = await self.tries.attempt.call.read()
-                self.pace.add(time.monotonic() - (clock.waiting or 0.0))
+                self.stats.add(time.monotonic() - (clock.waiting or 0.0))
             else:
                 events = await self._first_read()
             if self.tries.attempt.linked is not None:
@@ -182,7 +182,7 @@ class Run:
             observer.passed(events)
         self._size = size
         now = time.monotonic()
-        self.pace.add(now - clock.waiting)
+        self.stats.add(now - clock.waiting)
         clock.waiting = now
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Pace:
+class StreamStats:
     """The delays between the reads of a stream, in seconds, after its first content."""
 
     __slots__ = ("longest", "reads", "waited")

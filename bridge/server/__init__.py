@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bridge.server.host.app import make_app
-    from bridge.server.host.serve import running, serve
+    from bridge.server.host.http_server import running, serve
 
 __all__ = ["make_app", "running", "serve"]
 
@@ -17,6 +17,6 @@ __all__ = ["make_app", "running", "serve"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'bridge.server' has no attribute {name!r}")
-    from bridge.server.host import app, serve
+    from bridge.server.host import app, http_server
 
-    return getattr(app if name == "make_app" else serve, name)
+    return getattr(app if name == "make_app" else http_server, name)

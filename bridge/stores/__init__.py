@@ -1,8 +1,8 @@
 """Stores: conversations, runs and uploads.
 
-Conversations: `open_history(url)`, with the contract in `bridge.stores.conversation_store`. Runs and their events:
-`open_runs(url)`, with the contract in `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in a folder
-or an object store: `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
+Conversations: `open_conversations(url)`, with the contract in `bridge.stores.conversation_store`. Runs and their
+events: `open_runs(url)`, with the contract in `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in
+a folder or an object store: `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ __all__ = [
     "ThreadBusy",
     "describe",
     "open_attachments",
+    "open_conversations",
     "open_database",
     "open_held_places",
-    "open_history",
     "open_places",
     "open_rates",
     "open_runs",
@@ -84,7 +84,7 @@ def open_database(url: str, setting: str, *schemas: Schema) -> Database:
     raise ConfigError(f"expected sqlite:///... or postgresql://... for {setting}")
 
 
-def open_history(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
+def open_conversations(url: str, *, bounds: Bounds | None = None, lease: float = LEASE) -> ConversationStore:
     """Return the conversations in the database at `url`: see `open_database`.
 
     The locks of a process that dies expire after `lease` seconds.
@@ -143,7 +143,7 @@ def open_held_places(url: str, lease: float = LEASE) -> HeldPlaces:
 
 def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
     """Return the attachment store at `file:///absolute/folder`, `file:relative/folder`, or `s3://bucket?...`,
-    `gs://bucket?...` or `az://container?...` (see `bridge.stores.objects`).
+    `gs://bucket?...` or `az://container?...` (see `bridge.stores.object_storage`).
 
     `secret` signs the URLs of a folder; without one, a secret is generated and stored there. Raises `ConfigError`,
     which never repeats the URL.
@@ -153,7 +153,7 @@ def open_attachments(url: str, *, secret: str | None = None) -> Attachments:
 
         return FolderAttachments(("/" if found[1] else "") + found[2], secret=secret)
     if "://" in url and not url.startswith("file:"):
-        from bridge.stores.objects import ObjectAttachments, parse
+        from bridge.stores.object_storage import ObjectAttachments, parse
 
         return ObjectAttachments(*parse(url))
     raise ConfigError("expected file:///..., file:..., s3://..., gs://... or az://... for the attachment store")

@@ -154,7 +154,7 @@ def commit(
     grace: Grace = no_grace,
     after: Key | None = None,
     headroom: bool = False,
-) -> Script[rows.Outcome]:
+) -> Script[rows.CommitOutcome]:
     """See `ConversationStore.commit`; pass the outcome to `change.settle`. Raises `StoreConflict`."""
     found = yield _STATE, named(where)
     version, row_id, dropped, seq, count, size, base = found[0] if found else (0, None, 0, 0, 0, 0, None)
@@ -193,7 +193,7 @@ def commit(
     if version == 0 and bounds.conversations is not None and _is_sampled(bounds.conversations):
         surplus = yield _SURPLUS, {"owner": where[0], "most": bounds.conversations, "grace": grace()}
         yield from _forget(surplus)
-    return rows.Outcome(version + 1, dropped, now, gone)
+    return rows.CommitOutcome(version + 1, dropped, now, gone)
 
 
 def _base(where: Key, change: rows.Change, bounds: Bounds) -> Script[int]:

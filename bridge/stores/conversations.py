@@ -71,7 +71,7 @@ class Conversations:
         change = await rows.change(conversation, new, keep, digest)
         grace = self._life.grace
 
-        def work() -> Script[rows.Outcome]:
+        def work() -> Script[rows.CommitOutcome]:
             return commit(where, change, self._bounds, grace, base, headroom)
 
         if joint is not None:

@@ -94,7 +94,7 @@ class ConversationLocks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._maintainer: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._idle = True  # the keeper has nothing to wait for
+        self._idle = True  # the maintainer has nothing to wait for
         self._closed = False
         self._failing_since: float | None = None
 
@@ -148,7 +148,7 @@ class ConversationLocks:
                     self._let_in(waiter, read)
         except StoreFull:
             # Nobody can take a ticket then, and no two runs of a conversation can both be stored: the version decides.
-            _log.warning("no space for the lock of a conversation: its run goes on without one")
+            _log.warning("no space for the lock of a conversation: its run continues without one")
             self._let_in(waiter)
             return
         except Exception as error:
@@ -191,7 +191,7 @@ class ConversationLocks:
             try:
                 first = await self._tickets.leave(waiter.key, ticket, list(queue.places))
             except BridgeError:
-                # The caller's run is over, so it is not told. The keeper tries again until the ticket expires.
+                # The caller's run is over, so it is not told. The maintainer tries again until the ticket expires.
                 self._left.append((waiter.key, ticket))
                 self._wake.set()
                 return

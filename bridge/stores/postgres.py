@@ -232,7 +232,7 @@ def reason_of(error: BaseException) -> str:
 # ---------------------------------------------------------------------- statements
 
 
-class Syntax:
+class PostgresSyntax:
     """See `bridge.stores.scripts.Syntax`."""
 
     fragments: ClassVar[dict[str, str]] = {
@@ -268,7 +268,7 @@ class Syntax:
         return f"unnest({', '.join(f'CAST(:{name}__{n} AS {kind}[])' for n, (_, kind) in enumerate(columns))})"
 
 
-SYNTAX = Syntax()
+SYNTAX = PostgresSyntax()
 _VALUE = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 
 
@@ -330,23 +330,23 @@ async def _migrate(url: str, schemas: Sequence[schema.Schema]) -> bool:
 
     Return whether there is a pooler before the server.
     """
-    keeper = await _open_connection(url)
+    connection = await _open_connection(url)
     try:
-        while await _is_missing(keeper, schemas):
+        while await _is_missing(connection, schemas):
             # This connection holds the lock in a transaction while another one works: a migration has several
             # transactions, or none, and a lock of the session would get lost in a pooler. Who waits must not wait
             # inside of a statement, for which the building of an index would wait in turn.
-            async with keeper.transaction():
-                if await keeper.fetchval(_LOCK):
+            async with connection.transaction():
+                if await connection.fetchval(_LOCK):
                     # This also closes the snapshot of the statement before it, for which an index would wait, too.
-                    await keeper.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+                    await connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
                     await _run_migrations(url, schemas)
                     break
             await asyncio.sleep(_POLL)
-        async with keeper.transaction(readonly=True):
-            return bool(await keeper.fetchval("SELECT pg_backend_pid()") != keeper.get_server_pid())
+        async with connection.transaction(readonly=True):
+            return bool(await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid())
     finally:
-        await _close(keeper)
+        await _close(connection)
 
 
 async def _is_missing(db: _Connection, schemas: Sequence[schema.Schema]) -> bool:
@@ -394,7 +394,7 @@ async def _run_migration(db: _Connection, tables: schema.Schema, migration: Sequ
 
 
 async def _build_index(db: _Connection, name: str, statement: str) -> None:
-    """Build an index beside the work of others. One that an interrupted attempt has left is built anew."""
+    """Build an index beside the work of others. One that an interrupted attempt has left is built again."""
     async with db.transaction(readonly=True):
         is_valid = await db.fetchval(_IS_VALID, name)
     if is_valid is False:

@@ -35,7 +35,7 @@ class Rates(Protocol):
     async def spend(self, name: str, amount: int, per_day: int) -> float:
         """Count an amount of this name's budget of today and return 0, or return the seconds until midnight.
 
-        The last amount may exceed the budget; the next day begins anew. With an amount of 0 it only looks.
+        The last amount may exceed the budget; the next day begins at zero. With an amount of 0 it only looks.
         """
 
     async def close(self) -> None: ...

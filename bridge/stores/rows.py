@@ -22,7 +22,7 @@ _MANY = 50
 
 
 @dataclass(slots=True)
-class Row:
+class MessageRow:
     """One message. `links` is a JSON array [calls, results], None when the message has neither."""
 
     role: str
@@ -31,11 +31,11 @@ class Row:
     body: str
 
 
-def to_row(message: Message) -> Row:
+def to_row(message: Message) -> MessageRow:
     body = write(dump(message))
     linked = links(message)
     size = len(body) if body.isascii() else len(body.encode())
-    return Row(message.role, size, write(linked) if any(linked) else None, body)
+    return MessageRow(message.role, size, write(linked) if any(linked) else None, body)
 
 
 # The columns that `to_conversation` expects, in this order.
@@ -82,7 +82,7 @@ class Change:
         interrupts = [dump(event) for event in conversation.open_interrupts]
         self.beside = write([conversation.backend_thread, interrupts, conversation.extra])
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: CommitOutcome) -> None:
         """Update the caller's conversation to what is stored now."""
         conversation, gone = self.conversation, set(outcome.gone)
         messages = [*conversation.messages[: self.keep], *self.new]
@@ -103,7 +103,7 @@ async def _in_thread_if_many(count: int, work: Callable[[], _T]) -> _T:
 
 
 @dataclass(slots=True)
-class Outcome:
+class CommitOutcome:
     """The outcome of a commit. `gone`: positions, in old and new messages together, of those that were removed."""
 
     version: int

@@ -116,7 +116,7 @@ class Append:
 
 
 @dataclass(slots=True)
-class Seen:
+class LookResult:
     """What `look` found: new entries by run, ids of runs that were not known, and whether a run waits.
 
     `version` changes with every transaction in an SQLite file; elsewhere it is None.
@@ -435,13 +435,13 @@ def read(where: Stored, after: int, limit: int) -> Script[tuple[int | None, list
 
 def look(
     watched: Sequence[tuple[int, int]], unknown: Sequence[Stored], queue: bool, since: int | None = None
-) -> Script[Seen]:
+) -> Script[LookResult]:
     """Look for entries from positions of runs on, for runs that were not there, and for runs that wait.
 
     `since`: the version after which there may be something.
     """
     versions = yield VERSION, {}
-    seen = Seen(versions[0][0] if versions else None)
+    seen = LookResult(versions[0][0] if versions else None)
     if since is not None and since == seen.version:
         return seen
     if watched:

@@ -16,7 +16,7 @@ from bridge.stores.conversation_scripts import commit, fetch, head, names
 from bridge.stores.conversation_store import Bounds, Conversation, key, stored_id
 from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import Script, T, Work
-from bridge.stores.sqlite_file import Connection, run_script
+from bridge.stores.sqlite_file import SQLiteConnection, run_script
 
 _ALL = Bounds(sys.maxsize, sys.maxsize)
 
@@ -34,7 +34,7 @@ class SQLiteConversations:
         self._scope = scope
         self._busy = busy
         self._lock = threading.Lock()
-        self._connection: tuple[int, Connection] | None = None
+        self._connection: tuple[int, SQLiteConnection] | None = None
 
     def load(self, thread_id: str) -> Conversation | None:
         """Return the conversation; None if there is none."""
@@ -79,7 +79,7 @@ class SQLiteConversations:
         with self._lock:
             if self._connection is None or self._connection[0] != os.getpid():
                 # A connection of SQLite must not be used in a process that was forked off.
-                connection = Connection(self._path, (schema.HISTORY,), self._busy, "BEGIN IMMEDIATE")
+                connection = SQLiteConnection(self._path, (schema.HISTORY,), self._busy, "BEGIN IMMEDIATE")
                 self._connection = os.getpid(), connection
                 weakref.finalize(self, connection.close)
             return self._connection[1].run(partial(run_script, work))

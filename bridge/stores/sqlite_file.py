@@ -115,7 +115,7 @@ def make_private(path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-class Connection:
+class SQLiteConnection:
     """A connection to the file, for one thread at a time. It connects when needed, and again after a failure.
 
     `begin` is the statement that begins its transactions.
@@ -279,7 +279,7 @@ class _Lane:
     """One connection in one thread."""
 
     def __init__(self, path: str, tables: Sequence[schema.Schema], busy: float, begin: str) -> None:
-        self._connection = Connection(path, tables, busy, begin)
+        self._connection = SQLiteConnection(path, tables, busy, begin)
         self._busy = busy
         self._jobs: deque[_Job] = deque()
         self._working = False
@@ -445,7 +445,7 @@ def _shrink(db: sqlite3.Connection) -> bool:
     return bool(more > _SHRINK)
 
 
-class Syntax:
+class SQLiteSyntax:
     """See `bridge.stores.scripts.Syntax`."""
 
     fragments: ClassVar[dict[str, str]] = {
@@ -478,7 +478,7 @@ class Syntax:
         return f"VALUES ({', '.join('?' * len(columns))})"
 
 
-SYNTAX = Syntax()
+SYNTAX = SQLiteSyntax()
 
 
 def run_script(work: Work[_T], db: sqlite3.Connection) -> _T:

@@ -90,7 +90,7 @@ class Tickets:
         the conversation. 0 is no ticket.
         """
 
-        def work() -> Script[tuple[rows.Outcome, int | None]]:
+        def work() -> Script[tuple[rows.CommitOutcome, int | None]]:
             yield from self._alone(key, lasting=True)
             if ticket and not (yield _HAS, {"ticket": ticket}):
                 raise StoreConflict
@@ -105,7 +105,7 @@ class Tickets:
     def place(self) -> str | None:
         return self._database.place
 
-    def deferred(self, key: Key, ticket: int, change: rows.Change) -> Script[rows.Outcome]:
+    def deferred(self, key: Key, ticket: int, change: rows.Change) -> Script[rows.CommitOutcome]:
         """Return the script of a commit alone: the ticket is still to be left."""
         yield from self._alone(key, lasting=True)
         if ticket and not (yield _HAS, {"ticket": ticket}):

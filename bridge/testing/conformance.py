@@ -153,7 +153,7 @@ class DialectConformance:
             assert whole.status == dialect.encode_error(answer.failure).status >= 400
             return
         if project(answer, dialect.capabilities).error is not None:
-            assert whole.status >= 400, "an end that the card refuses is told as an error"
+            assert whole.status >= 400, "an end that the card refuses is sent as an error"
             return
         assert whole.status == 200
         reading = AnswerDecoder(dialect, context(dialect.back_options()), whole.headers)

@@ -10,8 +10,8 @@ from bridge.contract.registry import resolve
 from bridge.engine.bridge import Bridge
 from bridge.engine.config import Config, Server
 from bridge.engine.route import Route
-from bridge.run.backends.local import Agent, LocalBackend
-from bridge.run.group import Group
+from bridge.run.backends.local_backend import Agent, LocalBackend
+from bridge.run.group import BackendGroup
 
 
 def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] | None = None) -> Bridge:
@@ -24,7 +24,7 @@ def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] 
     """
     backend = LocalBackend("agent", agent)
     routes = [
-        Route(dialect, f"/{dialect.name}", dialect.front_options(), Group([backend]))
+        Route(dialect, f"/{dialect.name}", dialect.front_options(), BackendGroup([backend]))
         for dialect in map(resolve, dialects or _at_once())
     ]
     # An agent object cannot be configured, so the configuration contains only the server's settings.

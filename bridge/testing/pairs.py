@@ -246,7 +246,7 @@ class PairConformance:
                 case Support.EXACT:
                     assert arrived, f"{feature} is exact on the card and did not arrive"
                 case Support.REFUSE:
-                    assert answer.failure is not None, f"{feature} is refused on the card and was told as a success"
+                    assert answer.failure is not None, f"{feature} is refused on the card and was sent as a success"
                 case Support.TEXT:
                     assert arrived or answer.text, f"{feature} is text on the card, and there is none"
                 case _:

@@ -9,7 +9,7 @@ from bridge.contract import Context, Dialect, WireResponse, wire_request
 from bridge.contract.registry import resolve
 from bridge.errors import BridgeError, Failure
 from bridge.model import Event, Part, Request
-from bridge.run.backends.local import Teller
+from bridge.run.backends.local_backend import YieldAdapter
 from bridge.translation import framing
 
 Item = Event | Part | str
@@ -123,9 +123,9 @@ def events_of(items: Sequence[Item], context: Context) -> tuple[list[Event], lis
     """Return the events of a well-formed run with these items: its content, and its end."""
     builder = context.builder()
     builder.begin(model=context.model)
-    teller = Teller(builder)
+    adapter = YieldAdapter(builder)
     for item in items:
-        teller.tell(item)
+        adapter.add(item)
     events = builder.take()
     if not builder.finishing:
         builder.finish()

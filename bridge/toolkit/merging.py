@@ -35,7 +35,7 @@ class Added:
         known = self._values.get(key)
         listed = self._values[key] = known if isinstance(known, _Entries) else _Entries(known or ())
         for entry in entries:
-            listed.add(entry, anew=True)
+            listed.add(entry, separate=True)
 
     def add(self, delta: dict[str, Any]) -> None:
         values = self._values
@@ -67,11 +67,11 @@ class _Entries:
         self.entries: list[Any] = []
         self._places: dict[int, int] = {}
         for entry in entries:
-            self.add(entry, anew=True)
+            self.add(entry, separate=True)
 
-    def add(self, entry: Any, *, anew: bool = False) -> None:
+    def add(self, entry: Any, *, separate: bool = False) -> None:
         index = entry.get("index") if isinstance(entry, dict) else None
-        place = self._places.get(index) if type(index) is int and not anew else None
+        place = self._places.get(index) if type(index) is int and not separate else None
         if place is None:
             if type(index) is int:
                 self._places.setdefault(index, len(self.entries))

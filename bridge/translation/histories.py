@@ -112,7 +112,7 @@ def _is_wrong(messages: list[Message], demands: Demands, longest: int | None) ->
 
 
 class _History:
-    """The history of one request, written anew. `changes` says what became different."""
+    """The history of one request, rewritten. `changes` says what became different."""
 
     def __init__(self, messages: list[Message], longest: int | None, *, keeps_orphans: bool) -> None:
         self.changes: dict[str, None] = {}

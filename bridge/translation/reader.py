@@ -61,7 +61,7 @@ class Reader:
         self.observers = [stage for stage in self.stages if stage.observes]
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """The run has begun: the head was sent, or the backend has said something."""
         return self._begun
 

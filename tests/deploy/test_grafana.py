@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.engine.telemetry.metrics import Metrics
+from bridge.engine.telemetry.metrics import BridgeMetrics
 from bridge.errors import ErrorCode
 from bridge.server.auth.api_keys import Reason
 from tests.docs.helpers import ROOT
@@ -23,7 +23,7 @@ _HISTOGRAM = ("_bucket", "_sum", "_count")
 
 def metrics() -> dict[str, set[str]]:
     """Every series that can be read, with its labels."""
-    source = Metrics(shared=False)
+    source = BridgeMetrics(shared=False)
     text = source.text().decode()
     known: dict[str, set[str]] = {}
     labels = {name: set(names) for name, names in source.labels.items()}

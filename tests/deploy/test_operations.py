@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.contract import Scope
 from bridge.engine.config import json_schema
-from bridge.engine.telemetry.metrics import Metrics
+from bridge.engine.telemetry.metrics import BridgeMetrics
 from bridge.model import UsageReported
 from bridge.server.auth.api_keys import Reason
-from bridge.server.requests.access_log import Report
+from bridge.server.requests.access_log import AccessRecord
 from tests.deploy.tools import lint
 from tests.docs.helpers import CONFIGS, ROOT
 
@@ -36,7 +36,7 @@ _SPAN = re.compile(r"(<!-- metrics -->\n).*?(<!-- /metrics -->)", re.DOTALL)
 
 
 def table() -> str:
-    source = Metrics(shared=False)
+    source = BridgeMetrics(shared=False)
     labels = source.labels
     rows = ["| metric | labels | what |", "|---|---|---|"]
     for family in text_string_to_metric_families(source.text().decode()):
@@ -73,7 +73,7 @@ def test_the_tables_are_those_of_the_code() -> None:
 
 
 def test_the_facts_of_a_log_line_are_those_of_the_page(caplog: pytest.LogCaptureFixture) -> None:
-    report = Report("id", "/v1", "ag-ui", "run", back="b", status="stop", http=200, sent=9, first=1.0, retries=1)
+    report = AccessRecord("id", "/v1", "ag-ui", "run", back="b", status="stop", http=200, sent=9, first=1.0, retries=1)
     report.tried, report.continued_at, report.lost, report.trace_id = ["a", "b"], [9], ["state"], "0" * 32
     report.usage, report.user = UsageReported(input=1, output=2, cached=1), "ann"
     with caplog.at_level(logging.INFO, "bridge.access"):

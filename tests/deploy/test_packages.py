@@ -49,7 +49,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 }
 """For each extra a configuration that needs it. uvloop is taken where it is there."""
 MODULES = {
-    "aip": "bridge.run.backends.grpc.backend, bridge.dialects.aip.codec",
+    "aip": "bridge.run.backends.grpc.grpc_backend, bridge.dialects.aip.codec",
     "postgres": "bridge.stores.postgres",
     "objects": "obstore",
     "aws": "botocore.auth",

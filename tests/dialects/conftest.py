@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.http_backend import HttpBackend
 
 
 @pytest.fixture(params=["aiohttp", "httptools"])

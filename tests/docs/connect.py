@@ -6,7 +6,7 @@ import textwrap
 from functools import partial
 
 from bridge.contract import registry
-from bridge.server.connect import CLIENTS, FROM_PAGES, SERVERS, Client, Place
+from bridge.server.connect import CLIENTS, FROM_PAGES, SERVERS, ClientProgram, RouteAddress
 from bridge.server.connect.programs import AGENTS
 from tests.docs.tables import ROOT
 
@@ -15,9 +15,9 @@ INDEX = FOLDER / "index.md"
 ORIGIN = "http://127.0.0.1:8080"
 
 
-def place(dialect: str) -> Place:
+def place(dialect: str) -> RouteAddress:
     """A route of this dialect where `init` mounts it."""
-    return Place(ORIGIN, registry.get(dialect).mount or f"/{dialect}")
+    return RouteAddress(ORIGIN, registry.get(dialect).mount or f"/{dialect}")
 
 
 def index_page() -> str:
@@ -58,7 +58,7 @@ def index_page() -> str:
     )
 
 
-def program_page(name: str, client: Client) -> str:
+def program_page(name: str, client: ClientProgram) -> str:
     dialect = client.dialects[0]
     where = place(dialect)
     lines = [

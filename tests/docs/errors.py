@@ -15,7 +15,7 @@ from bridge.contract import Dialect, registry
 from bridge.contract.dialect import Framing
 from bridge.errors import RULES, ErrorCode, Failure
 from bridge.model import Event, RunFailed, RunStarted
-from bridge.server.page import errors
+from bridge.server.page import error_pages
 from bridge.testing.wires import encode
 from tests.docs.tables import ROOT, dialects
 
@@ -51,7 +51,7 @@ def page() -> str:
 
 def page_of(code: ErrorCode) -> str:
     """The page of one code."""
-    return f"{errors.page_of(code, links=True)}\n[Errors](../errors.md) shows this error in each dialect.\n"
+    return f"{error_pages.page_of(code, links=True)}\n[Errors](../errors.md) shows this error in each dialect.\n"
 
 
 def _codes() -> str:
@@ -59,7 +59,7 @@ def _codes() -> str:
         "| code | means | HTTP | gRPC | may be repeated |",
         "|---|---|---|---|---|",
     ]
-    said = errors.meanings()
+    said = error_pages.meanings()
     for code, rule in RULES.items():
         again = "yes" if rule.retry else "no"
         lines.append(f"| [`{code}`](errors/{code}.md) | {said[code]} | {rule.http} | `{rule.grpc}` | {again} |")

@@ -48,7 +48,7 @@ def named(path: str) -> griffe.Object:
     """What a dotted name stands for. Raises `KeyError` if there is none."""
     found = sources()[path]
     found = found.final_target if isinstance(found, griffe.Alias) else found
-    # `bridge.server.host.serve` is a function and the module that it is in.
+    # `bridge.server.host.http_server` is a function and the module that it is in.
     return named(f"{found.path}.{found.name}") if isinstance(found, griffe.Module) else found
 
 

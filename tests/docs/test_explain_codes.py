@@ -8,7 +8,7 @@ import pytest
 
 from bridge.cli import main
 from bridge.errors import ErrorCode
-from bridge.server.page.errors import meanings, page_of
+from bridge.server.page.error_pages import meanings, page_of
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,7 @@ from bridge.cli.parser import _arguments
 from bridge.cli.serve import curls
 from bridge.engine.assembly import assemble
 from bridge.engine.config import json_schema, load
-from bridge.run.backends.demo import SCENES
+from bridge.run.backends.demo_backend import SCENES
 from bridge.testing import free_port
 from tests.docs.helpers import (
     CONFIGS,

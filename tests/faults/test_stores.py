@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.contract import registry
-from bridge.stores.sqlite_file import Connection
+from bridge.stores.sqlite_file import SQLiteConnection
 from bridge.testing import FakeBackend
 from tests.faults.measure import setup
 from tests.faults.wire import SPEAKING, Read, ask, read
@@ -77,7 +77,7 @@ async def test_a_disk_without_a_single_block_still_gives_the_answer(
         backend.says("Hello ")
         assert (await says(base, front, "one")).verdict == "whole"
         with monkeypatch.context() as patched:
-            patched.setattr(Connection, "__enter__", _full(Connection.__enter__))
+            patched.setattr(SQLiteConnection, "__enter__", _full(SQLiteConnection.__enter__))
             assert (await says(base, front, "lost")).verdict == "whole"
             assert asked(backend)[0] == "one", "what is stored can be read"
             dialect = registry.get(front)
@@ -90,8 +90,8 @@ async def test_a_disk_without_a_single_block_still_gives_the_answer(
     assert "lost" not in asked(backend)
 
 
-def _full(begin: Callable[[Connection], sqlite3.Connection]) -> Callable[[Connection], sqlite3.Connection]:
-    def full(connection: Connection) -> sqlite3.Connection:
+def _full(begin: Callable[[SQLiteConnection], sqlite3.Connection]) -> Callable[[SQLiteConnection], sqlite3.Connection]:
+    def full(connection: SQLiteConnection) -> sqlite3.Connection:
         if connection._begin == "BEGIN IMMEDIATE":
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorname = "SQLITE_FULL"

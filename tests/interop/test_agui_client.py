@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.run.backends.demo import PICTURE
+from bridge.run.backends.demo_backend import PICTURE
 from tests.interop.backends import AGENTS, QUESTION, Agent, reasoning, run, text
 from tests.interop.conftest import MakeFrontend
 from tests.server.harness import Exchange, fake_backend, serving

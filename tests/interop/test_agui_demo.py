@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bridge.run.backends.demo import PICTURE, SCENES
+from bridge.run.backends.demo_backend import PICTURE, SCENES
 from tests.interop.client import Frontend
 from tests.interop.conftest import MakeFrontend
 from tests.server.harness import serving

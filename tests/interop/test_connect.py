@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from bridge.server.connect import CLIENTS, Place
+from bridge.server.connect import CLIENTS, RouteAddress
 from tests.browser import PATIENCE, browser, site
 from tests.docs.connect import place
 from tests.docs.helpers import environment
@@ -90,7 +90,7 @@ QUIET_GEMINI = {"privacy": {"usageStatisticsEnabled": False}, "general": {"enabl
 def shown(name: str, base: str, language: str) -> dict[str, str]:
     """The lines of a program in this language, by where they belong, for a bridge at `base`."""
     where = place(CLIENTS[name].dialects[0])
-    told = Place(base, where.path)
+    told = RouteAddress(base, where.path)
     return {each.where: each.at(told) for each in CLIENTS[name].snippets if each.language == language}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.jsonrpc import INTERNAL_ERROR, RpcError, RpcNotification, RpcPeer, RpcRequest, RpcResponse
-from bridge.jsonrpc.messages import InvalidMessage, may_be_deep, message_of, parse
+from bridge.jsonrpc.rpc_messages import InvalidMessage, may_be_deep, message_of, parse
 
 from .helpers import conversations
 

@@ -17,8 +17,8 @@ import uvloop
 
 from bridge.jsonrpc import CarrierEnded, RpcConnection, RpcError, RpcNotification, RpcPeer, RpcRequest
 from bridge.jsonrpc import process as module
-from bridge.jsonrpc.messages import InvalidMessage, message_of, parse
 from bridge.jsonrpc.process import ProcessCarrier, short_environment
+from bridge.jsonrpc.rpc_messages import InvalidMessage, message_of, parse
 
 from .helpers import conversations
 

@@ -22,7 +22,7 @@ import asyncpg
 import pytest
 
 from bridge.model import Message, Text
-from bridge.stores import Conversation, RunState, open_history, open_runs
+from bridge.stores import Conversation, RunState, open_conversations, open_runs
 from tests.docs.tables import ROOT
 from tests.operations.processes import SECONDS, Process, demo_config, started, until
 from tests.stores.conftest import Postgres, Server
@@ -128,7 +128,7 @@ async def test_a_queue_is_restored_or_not(tmp_path: Path) -> None:
 
 
 async def test_a_postgresql_database_is_saved_and_restored(postgres_schema: Postgres, tmp_path: Path) -> None:
-    history, runs = open_history(postgres_schema.url), open_runs(postgres_schema.url)
+    history, runs = open_conversations(postgres_schema.url), open_runs(postgres_schema.url)
     await history.commit("o", "s", Conversation("base"), [Message("user", [Text("one")])])
     await history.commit("o", "s", Conversation("next"), [Message("user", [Text("two")])], after="base")
     await begun(runs, key(), "me")
@@ -153,7 +153,7 @@ async def test_a_postgresql_database_is_saved_and_restored(postgres_schema: Post
         parts = urlsplit(restored)
         query = urlencode({**dict(parse_qsl(parts.query)), "search_path": postgres_schema.schema})
         url = urlunsplit(parts._replace(query=query))
-        history, runs = open_history(url), open_runs(url)
+        history, runs = open_conversations(url), open_runs(url)
         found = await history.load("o", "s", "next")
         assert found is not None
         assert [part.text for m in found.messages for part in m.parts if isinstance(part, Text)] == ["one", "two"]

@@ -9,7 +9,7 @@ from bridge.engine.breaker_advice import BreakerAdvice
 from bridge.engine.bridge import Bridge
 from bridge.errors import BackendError, ErrorCode
 from bridge.model import Message, Request, Text
-from bridge.run.breaker import Breaker
+from bridge.run.breaker import CircuitBreaker
 from bridge.stores import open_places
 from bridge.testing import fake_backend
 from tests.stores.conftest import Postgres
@@ -50,7 +50,7 @@ async def test_another_process_asks_the_alternative_first(postgres_schema: Postg
 
 
 async def test_each_process_tells_for_itself(postgres_schema: Postgres) -> None:
-    breakers = [Breaker("b", 1, 60.0) for _ in range(3)]
+    breakers = [CircuitBreaker("b", 1, 60.0) for _ in range(3)]
     advice = []
     for breaker in breakers:
         places = open_places(postgres_schema.url, "breakers")

@@ -114,8 +114,8 @@ async def test_a_conversation_is_not_taken_from_a_holder_after_an_outage(engine:
     await holder.inside.wait()
     other = Visitor(second, "other", entered)
     await tickets(engine, 2)
-    keeper = first._turns._maintainer  # type: ignore[attr-defined]
-    keeper.cancel()
+    maintainer = first._turns._maintainer  # type: ignore[attr-defined]
+    maintainer.cancel()
     second._life.failed()  # type: ignore[attr-defined]
     await engine.execute(
         "UPDATE history_turns SET expires = expires - 30 WHERE ticket = (SELECT min(ticket) FROM history_turns)"

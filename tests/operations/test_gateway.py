@@ -10,8 +10,8 @@ import pytest
 from bridge.contract.optional.sessions import Dialed
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.gateway import Gateway
-from bridge.server.grpc import service
-from bridge.server.grpc.service import GrpcServer
+from bridge.server.grpc import grpc_server
+from bridge.server.grpc.grpc_server import GrpcServer
 from bridge.stores.liveness import NEVER, Liveness
 from tests.dialects.aip.test_gateway import call, gateway
 from tests.dialects.aip.test_keys import address
@@ -27,7 +27,7 @@ def grace(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         def grace(self) -> float:
             return value[0]
 
-    monkeypatch.setattr(service, "Liveness", Set)
+    monkeypatch.setattr(grpc_server, "Liveness", Set)
     return value
 
 
@@ -35,13 +35,13 @@ def grace(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def checks(monkeypatch: pytest.MonkeyPatch) -> asyncio.Semaphore:
     """Counts the looks of the gateway at its nodes."""
     counted = asyncio.Semaphore(0)
-    tidy = service.Nodes.tidy
+    tidy = grpc_server.Nodes.tidy
 
-    async def counting(self: service.Nodes, *arguments: object) -> None:
+    async def counting(self: grpc_server.Nodes, *arguments: object) -> None:
         counted.release()
         await tidy(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(service.Nodes, "tidy", counting)
+    monkeypatch.setattr(grpc_server.Nodes, "tidy", counting)
     return counted
 
 

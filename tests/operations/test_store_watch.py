@@ -68,7 +68,7 @@ async def test_a_store_that_never_worked_makes_the_server_unready(
     async with serving(keeping(f"postgresql://ann:{SECRET}@127.0.0.1:{port}/talks", tmp_path)) as base:
         await until(caplog, "cannot be written to")
         assert f"store history, postgresql at 127.0.0.1:{port}, database talks, cannot be written to: " in caplog.text
-        assert "nobody listens at this address" in caplog.text
+        assert "no server listens at this address" in caplog.text
         assert SECRET not in caplog.text
         status, told = await ready(base)
         assert (status, told["status"]) == (503, "stores cannot be written to")

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.cli import health_file, workers
 from bridge.cli.early_signals import WORKER
-from bridge.cli.worker_channel import Handover, SilentCount, kept
+from bridge.cli.worker_channel import SilentCount, WorkerChannel, kept
 from bridge.cli.workers import WorkerProcess
 from bridge.engine.config import Config, parse
 from tests.server.harness import ask, serving
@@ -73,13 +73,13 @@ async def test_signs_of_life_and_the_end_of_them(killed: list[signal.Signals]) -
 
 
 @pytest.fixture
-def handed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Handover, int, SilentCount]]:
+def handed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[WorkerChannel, int, SilentCount]]:
     """What a worker gets, the other end of its pipe, and the parent's count."""
     hears, says = os.pipe()
     silent, config = SilentCount(), kept("the text")
-    given = Handover(1, [], config, says, silent.descriptor, False)
+    given = WorkerChannel(1, [], config, says, silent.descriptor, False)
     monkeypatch.setenv(WORKER, json.dumps({**json.loads(given.environment()[WORKER])}))
-    received = Handover.received()
+    received = WorkerChannel.received()
     assert received is not None
     yield received, hears, silent
     silent.close()
@@ -87,7 +87,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Handover, int, Sil
         os.close(descriptor)
 
 
-def test_a_worker_beats_whether_or_not_anybody_reads(handed: tuple[Handover, int, SilentCount]) -> None:
+def test_a_worker_beats_whether_or_not_anybody_reads(handed: tuple[WorkerChannel, int, SilentCount]) -> None:
     received, hears, _ = handed
     assert received.read_config() == "the text"
     received.beat()
@@ -99,14 +99,14 @@ def test_a_worker_beats_whether_or_not_anybody_reads(handed: tuple[Handover, int
 def test_a_worker_learns_that_its_parent_is_gone() -> None:
     hears, says = os.pipe()
     os.set_blocking(says, False)
-    received = Handover(1, [], 0, says, 0, False)
+    received = WorkerChannel(1, [], 0, says, 0, False)
     assert received.beat()
     os.close(hears)
     assert not received.beat()
     received.leave()
 
 
-def test_a_worker_knows_how_many_others_are_silent(handed: tuple[Handover, int, SilentCount]) -> None:
+def test_a_worker_knows_how_many_others_are_silent(handed: tuple[WorkerChannel, int, SilentCount]) -> None:
     received, _, silent = handed
     assert received.silent_workers() == 0
     for count in (12, 3, 0):

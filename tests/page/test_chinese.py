@@ -14,7 +14,7 @@ from bridge.contract import Feature, registry
 from bridge.errors import ErrorCode
 from bridge.model import Interrupted, Message, Request, Resume, Text
 from bridge.model.text import question_of
-from bridge.run.backends.demo import CHINESE, SCENES, run
+from bridge.run.backends.demo_backend import CHINESE, SCENES, run
 from tests.docs.tables import dialects
 
 ROOT = Path(__file__).parents[2]

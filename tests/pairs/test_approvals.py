@@ -11,7 +11,7 @@ import pytest
 
 from bridge.contract import registry
 from bridge.model import Message, Text
-from bridge.run.conversation.conversation import unknown
+from bridge.run.conversation.comparison import unknown
 from bridge.translation.library import Translator
 from tests.pairs.clients import Seen, agentscope_client, routes
 from tests.pairs.test_conversations import chat_stream

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from bridge.run.backends.demo import PICTURE
+from bridge.run.backends.demo_backend import PICTURE
 from tests.pairs.clients import CLIENTS, TOOL, Client, Seen, agentscope_client, routes
 from tests.server.harness import Exchange, FakeBackend, fake_backend, serving
 

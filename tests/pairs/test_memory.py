@@ -13,8 +13,8 @@ import pytest
 
 from bridge.engine.config import parse
 from bridge.errors import BridgeError, ErrorCode
-from bridge.run.conversation.memory import Memory
-from bridge.stores import open_history
+from bridge.run.conversation.turns import ConversationTurns
+from bridge.stores import open_conversations
 from tests.pairs.agents import AGENTS, Ask, Say, Step
 from tests.pairs.clients import TOOL, agentscope_client, openai_client, routes
 from tests.pairs.people import PEOPLE
@@ -359,7 +359,7 @@ async def test_an_edited_talk_answers_no_question(tmp_path: Path) -> None:
 async def test_old_conversations_are_forgotten_soon_after_a_start_and_each_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = open_history(f"sqlite:///{tmp_path}/talks.db")
+    history = open_conversations(f"sqlite:///{tmp_path}/talks.db")
     pruned, pauses = asyncio.Queue[float](), list[float]()
     sleep = asyncio.sleep
 
@@ -374,8 +374,8 @@ async def test_old_conversations_are_forgotten_soon_after_a_start_and_each_hour(
         await sleep(0)
 
     monkeypatch.setattr(history, "prune", prune)
-    monkeypatch.setattr("bridge.run.conversation.memory.asyncio.sleep", noted)
-    memory = Memory(history)
+    monkeypatch.setattr("bridge.run.conversation.turns.asyncio.sleep", noted)
+    memory = ConversationTurns(history)
     memory.start(600.0)
     assert [await pruned.get() for _ in range(3)] == [600.0] * 3
     await memory.close()

@@ -10,7 +10,7 @@ import pytest
 from bridge.contract import Context, Losses, registry
 from bridge.model import Message, Request, Text
 from bridge.run.backend import CallInfo
-from bridge.run.backends.http import HttpBackend, HttpCall
+from bridge.run.backends.http_backend import HttpBackend, HttpCall
 from bridge.testing import FakeBackend, fake_backend
 from tests.pairs.keeping import KEEPING, request, route, run_input
 from tests.server.harness import Reply, ask, post, serving

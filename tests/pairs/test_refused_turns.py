@@ -12,8 +12,8 @@ import pytest
 from bridge.contract import registry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Answer, FinishReason, HistoryMode, Message, Request, Text
-from bridge.run.conversation.memory import Memory
-from bridge.stores import open_history
+from bridge.run.conversation.turns import ConversationTurns
+from bridge.stores import open_conversations
 from tests.pairs.clients import TOOL, agentscope_client
 from tests.pairs.keeping import KEEPING, Client, route
 from tests.pairs.test_conversations import chat_calls, chat_stream
@@ -175,13 +175,13 @@ async def test_refused_tools_are_not_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("answer", [Answer(failure=Failure(ErrorCode.CONTENT_FILTER, "refused")), FILTERED])
 async def test_a_backend_that_remembers_begins_anew(back: str, answer: Answer) -> None:
     """One among several, so that the bridge keeps the conversation, too: it may remember the refused message."""
-    memory = Memory(open_history("sqlite:///:memory:"))
+    memory = ConversationTurns(open_conversations("sqlite:///:memory:"))
     front, capabilities = registry.get("a2a").capabilities, registry.get(back).capabilities
 
     async def turn(text: str, answer: Answer) -> tuple[list[str], str | None]:
         """Return what the backend is sent, and in which of its conversations."""
         asked = Request([Message("user", [Text(text)])], thread_id="t", history=HistoryMode.DELTA)
-        begun = await memory.begin("", "/r", asked, front, capabilities, f"run-{text}", keeper="it")
+        begun = await memory.begin("", "/r", asked, front, capabilities, f"run-{text}", backend_name="it")
         assert begun is not None
         await begun.keep(answer, answer)
         await begun.close()

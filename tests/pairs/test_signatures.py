@@ -17,7 +17,7 @@ from anthropic.lib.streaming import AsyncMessageStream
 from bridge.contract import registry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import HistoryMode, Reasoning, Text, ToolCall
-from bridge.run.backends.demo import PICTURE
+from bridge.run.backends.demo_backend import PICTURE
 from bridge.testing import FakeBackend, ScriptedBackend, fake_backend
 from bridge.toolkit.signed_parts import signed
 from bridge.translation.library import Translator

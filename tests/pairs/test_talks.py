@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from bridge.contract import registry
-from bridge.run.backends.demo import PICTURE
+from bridge.run.backends.demo_backend import PICTURE
 from tests.pairs.agents import AGENTS as DIRECT
 from tests.pairs.agents import BREAKS, Agent, Ask, Fall, Hang, Heard, Ran, Say, Step, Think, Use
 from tests.pairs.agents.runs import RUNS

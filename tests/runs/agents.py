@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Part, Reasoning, Request, RunFailed, Text, ToolCall
-from bridge.run.backends.local import Yielded
+from bridge.run.backends.local_backend import Yielded
 
 WORDS = [f"w{n} " for n in range(20)]
 LONG = [f"w{n} " for n in range(100)]

@@ -15,7 +15,7 @@ from typing import Any
 
 from bridge.contract import registry
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.model import Event, Message, Request, Text, TextDelta, verify
 from bridge.model.events import TERMINAL
 from bridge.run.durable import START, Cursor, RunKey, Runs, Subscription
@@ -44,7 +44,7 @@ async def begin(bridge: Bridge, runs: Runs, text: str, run: str | None = None, o
     """Starts a run of thread `t` that asks for `text`."""
     request = Request([Message("user", [Text(text)])], thread_id="t", run_id=run or uuid.uuid4().hex)
     assert request.run_id is not None
-    key, plan = bridge.plan(bridge.routes[0], request, Caller(owner), run_id=request.run_id, created_at=1.5)
+    key, plan = bridge.plan(bridge.routes[0], request, RunCaller(owner), run_id=request.run_id, created_at=1.5)
     await runs.start(key, plan, text)
     return key
 

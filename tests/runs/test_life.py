@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import (
     FinishReason,
@@ -29,11 +29,11 @@ from bridge.model import (
     UsageReported,
 )
 from bridge.model.grammar import verify
-from bridge.run.backends.local import Yielded
+from bridge.run.backends.local_backend import Yielded
 from bridge.run.durable import SUPERSEDED, RunKey, Runs, RunState
 from bridge.run.durable.log import from_body
 from bridge.run.durable.plan import FORMAT
-from bridge.stores import StoreConflict, open_history, run_scripts
+from bridge.stores import StoreConflict, open_conversations, run_scripts
 from bridge.stores.liveness import no_grace
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
@@ -105,7 +105,7 @@ async def test_the_answer_of_a_run_that_was_ended_is_stored_with_its_end(
         monkeypatch.setattr(runs._store, "append", held)
         monkeypatch.setattr(run_scripts, "finish", noted)
         request = Request([Message("user", [Text("hang")])], thread_id="t", history=HistoryMode.DELTA)
-        key, plan = bridge.plan(bridge.routes[0], request, Caller("o"), run_id="r1", created_at=1.5)
+        key, plan = bridge.plan(bridge.routes[0], request, RunCaller("o"), run_id="r1", created_at=1.5)
         await runs.start(key, plan, "hang")
         await begun(runs, key)
         stopping = None
@@ -275,13 +275,13 @@ async def test_what_was_said_stays_in_the_conversation(make_runs: MakeRuns, tmp_
         runs = make_runs(bridge)
         await runs.open()
         request = Request([Message("user", [Text("hang")])], thread_id="t", history=HistoryMode.DELTA)
-        key, plan = bridge.plan(bridge.routes[0], request, Caller("o"), run_id="r", created_at=1.5)
+        key, plan = bridge.plan(bridge.routes[0], request, RunCaller("o"), run_id="r", created_at=1.5)
         await runs.start(key, plan, "f")
         await begun(runs, key)
         await runs.cancel(key)
         await canceled(runs, key)
         await runs.close()
-    history = open_history(url)
+    history = open_conversations(url)
     conversation = await history.load("o", "/x", "t")
     await history.close()
     assert conversation is not None

@@ -136,12 +136,12 @@ def test_hosts_that_are_none(host: str) -> None:
 def test_an_application_in_another_server_knows_no_address_of_its_own() -> None:
     from bridge.server.requests.state import STATE
 
-    def browsers(**server: Any) -> Any:
-        return make_app(Bridge.from_config(config(**server)))[STATE].browsers
+    def origins(**server: Any) -> Any:
+        return make_app(Bridge.from_config(config(**server)))[STATE].origins
 
-    assert browsers().may_have_address
-    assert not browsers(hosts=["a.example"]).may_have_address
-    assert browsers(auth={"keys": [{"name": "a", "key": "k"}]}).hosts is None
+    assert origins().may_have_address
+    assert not origins(hosts=["a.example"]).may_have_address
+    assert origins(auth={"keys": [{"name": "a", "key": "k"}]}).hosts is None
 
 
 OPEN_HOSTS = {

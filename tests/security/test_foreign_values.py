@@ -20,7 +20,7 @@ import pytest
 from bridge.contract import Dialect, WireRequest, WireResponse, registry
 from bridge.errors import BridgeError, ErrorCode, Failure, Unsupported
 from bridge.model import Inline, Media, MediaKind, Message, Request, RunFailed, RunStarted, Text
-from bridge.run.conversation.conversation import continues, digest
+from bridge.run.conversation.comparison import continues, digest
 from bridge.testing.wires import context, decode, encode
 from bridge.testing.witnesses import REQUESTS
 from tests.recorded import CAPTURES, body

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bridge.contract import WireRequest, registry
-from bridge.run.backends import connections
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends import connector
+from bridge.run.backends.http_backend import HttpBackend
 from tests.server.harness import Exchange, FakeBackend, fake_backend, post, serving
 
 BOTH = pytest.mark.parametrize("client", ["aiohttp", "httptools"])
@@ -65,7 +65,7 @@ async def test_one_request_with_many_kept_connections(
     backend: FakeBackend, toy: str, client: str, seconds: float, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice if the connection closed at once, else once: the backend may have worked on it."""
-    monkeypatch.setattr(connections, "AT_ONCE_SECONDS", seconds)
+    monkeypatch.setattr(connector, "AT_ONCE_SECONDS", seconds)
     answers_first(backend, 5)
     async with serving(config(client, backend.url)) as base:
         assert await ask_kept(base, 5) == 502
@@ -78,7 +78,7 @@ async def test_repetitions_do_not_add_to_retries(
     backend: FakeBackend, toy: str, client: str, seconds: float, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first try may be sent twice; those after it find no kept connection that is known to work."""
-    monkeypatch.setattr(connections, "AT_ONCE_SECONDS", seconds)
+    monkeypatch.setattr(connector, "AT_ONCE_SECONDS", seconds)
     answers_first(backend, 1)
     async with serving(config(client, backend.url, attempts=3)) as base:
         assert await ask_kept(base, 1) == 502
@@ -89,7 +89,7 @@ async def test_repetitions_do_not_add_to_retries(
 async def test_a_fallback_gets_each_request_once(
     backend: FakeBackend, toy: str, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "AT_ONCE_SECONDS", LATE)
+    monkeypatch.setattr(connector, "AT_ONCE_SECONDS", LATE)
     answers_first(backend, 3)
     async with fake_backend() as other:
         other.answers(200, WHOLE)
@@ -103,7 +103,7 @@ async def test_a_connection_that_closes_while_a_body_is_sent(
     backend: FakeBackend, toy: str, client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The backend cannot have worked on a request of which it has a part."""
-    monkeypatch.setattr(connections, "AT_ONCE_SECONDS", LATE)
+    monkeypatch.setattr(connector, "AT_ONCE_SECONDS", LATE)
     heads: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -16,9 +16,9 @@ from aiohttp import web
 from bridge.engine.assembly import attachments_for
 from bridge.engine.config import parse
 from bridge.errors import BridgeError
-from bridge.server.operations.attachments import CONTENT, AttachmentService
+from bridge.server.operations.attachment_service import CONTENT, AttachmentService
 from bridge.server.operations.forms import read_form
-from bridge.server.requests.wire import error_of
+from bridge.server.requests.http_messages import error_of
 from tests.server.harness import Reply, ask, bound_socket
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4000

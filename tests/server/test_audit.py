@@ -13,15 +13,15 @@ import pytest
 
 from bridge.cli.logs import JsonFormatter, TextFormatter
 from bridge.errors import ErrorCode, Failure
-from bridge.server.auth.api_keys import Reason, Refusal
-from bridge.server.auth.audit_log import LINES, PEERS, WINDOW, RefusalLog
+from bridge.server.auth.api_keys import AuthFailure, Reason
+from bridge.server.auth.audit_log import LINES, PEERS, WINDOW, AuditLog
 from tests.server.harness import ask, post, serving
 from tests.server.test_metrics import of, read
 
 pytestmark = pytest.mark.usefixtures("toy")
 
 SECRET = "a-shared-secret-of-at-least-32-bytes!"
-REFUSED = Refusal(ErrorCode.UNAUTHORIZED, "no", reason=Reason.NO_KEY)
+REFUSED = AuthFailure(ErrorCode.UNAUTHORIZED, "no", reason=Reason.NO_KEY)
 
 
 def setup(auth: Any, **server: Any) -> dict[str, Any]:
@@ -159,7 +159,7 @@ async def test_a_flood_is_thirty_lines_and_one_at_the_end(caplog: pytest.LogCapt
 
 async def test_each_peer_has_lines_of_its_own_in_each_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
-    audit = RefusalLog(clock=clock)
+    audit = AuditLog(clock=clock)
 
     def refuse(peer: str | None, times: int) -> list[dict[str, Any]]:
         caplog.clear()
@@ -182,7 +182,7 @@ async def test_each_peer_has_lines_of_its_own_in_each_minute(caplog: pytest.LogC
 
 
 async def test_a_host_has_one_share_whatever_address_of_its_network_it_takes(caplog: pytest.LogCaptureFixture) -> None:
-    audit = RefusalLog()
+    audit = AuditLog()
     for n in range(LINES + 5):
         audit.refused(REFUSED, path="/", peer=f"2001:db8::{n:x}")
     assert len(lines(caplog)) == LINES
@@ -196,7 +196,7 @@ async def test_a_host_has_one_share_whatever_address_of_its_network_it_takes(cap
 async def test_many_peers_take_neither_memory_nor_the_log(caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     counted: list[str] = []
-    audit = RefusalLog(counted.append, clock=clock)
+    audit = AuditLog(counted.append, clock=clock)
     for n in range(5 * PEERS):
         audit.refused(REFUSED, path="/", peer=f"10.0.{n >> 8}.{n & 255}")
     assert len(audit._refusals) == PEERS + 1
@@ -225,7 +225,7 @@ async def test_the_end_of_a_flood_is_told_without_a_further_one(
     logger = logging.getLogger("bridge.audit")
     handler = Handler()
     logger.addHandler(handler)
-    audit = RefusalLog(clock=Clock())
+    audit = AuditLog(clock=Clock())
     try:
         for _ in range(LINES + 2):
             audit.refused(REFUSED, path="/", peer="192.0.2.1")
@@ -238,7 +238,7 @@ async def test_the_end_of_a_flood_is_told_without_a_further_one(
 
 def test_only_refusals_count() -> None:
     counted: list[str] = []
-    audit = RefusalLog(counted.append)
+    audit = AuditLog(counted.append)
     for code in ErrorCode:
         audit.refused(Failure(code, "no"), path="/", peer=None)
     assert counted == ["forbidden", "forbidden"]

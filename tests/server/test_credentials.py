@@ -25,8 +25,8 @@ from yarl import URL
 from bridge.contract import WireRequest
 from bridge.engine.config import parse
 from bridge.errors import BackendError, ConfigError, ErrorCode
-from bridge.run.backends.credentials import AwsSigner, Command, CredentialsError, Token, Tokens, token_in
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.credentials import AwsSigner, CredentialsError, Token, TokenCommand, TokenCredentials, token_in
+from bridge.run.backends.http_backend import HttpBackend
 from bridge.testing import Exchange
 from tests.server.harness import FakeBackend, fake_backend, post, serving
 
@@ -155,7 +155,7 @@ async def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -
         "time.sleep(60)",
     ]
     auth = {**printing(tmp_path, *lines), "timeout": "700ms"}
-    command = Command(tuple(auth["command"]), 0.7)
+    command = TokenCommand(tuple(auth["command"]), 0.7)
     with pytest.raises(CredentialsError):
         await command()
     await asyncio.sleep(2)
@@ -184,7 +184,7 @@ class Source:
         return Token(f"token-{number}", time.time() + self.life)
 
 
-async def sent(tokens: Tokens) -> str:
+async def sent(tokens: TokenCredentials) -> str:
     (value,) = (await tokens.headers(WIRE, ADDRESS)).values()
     return value
 
@@ -192,7 +192,7 @@ async def sent(tokens: Tokens) -> str:
 async def test_requests_at_once_wait_for_one_token() -> None:
     source = Source()
     source.waits = asyncio.Event()
-    tokens = Tokens(source)
+    tokens = TokenCredentials(source)
     asking = [asyncio.ensure_future(sent(tokens)) for _ in range(4)]
     await asyncio.sleep(0)
     asking[0].cancel()
@@ -206,7 +206,7 @@ async def test_a_token_is_renewed_before_it_expires_while_requests_go_on_with_it
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, tokens = Source(life=100.0), None
-    tokens = Tokens(source)
+    tokens = TokenCredentials(source)
     assert await sent(tokens) == "Bearer token-1"
     now = time.time()
     monkeypatch.setattr("bridge.run.backends.credentials.time.time", lambda: now + 85)
@@ -224,7 +224,7 @@ async def test_a_token_is_renewed_before_it_expires_while_requests_go_on_with_it
 
 async def test_a_token_that_was_renewed_for_another_request_is_not_renewed_again() -> None:
     source = Source()
-    tokens = Tokens(source, "x-key")
+    tokens = TokenCredentials(source, "x-key")
     wires = [WireRequest(headers=await tokens.headers(WIRE, ADDRESS)) for _ in range(2)]
     assert wires[0].headers == {"x-key": "token-1"}
     assert [await tokens.renew(wire) for wire in wires] == [True, True]

@@ -12,11 +12,11 @@ import pytest
 
 from bridge.contract import Losses
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Message, Request, Text, UsageReported
-from bridge.run.breaker import Breaker
-from bridge.run.retries import Budget, Retry, asked_pause
+from bridge.run.breaker import CircuitBreaker
+from bridge.run.retries import RetryBudget, RetryPolicy, asked_pause
 from tests.pairs.agents import AGENTS, Agent, Say
 from tests.pairs.clients import agentscope_client, openai_client
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post, serving
@@ -416,9 +416,9 @@ class Clock:
 FAULT = Failure(ErrorCode.BACKEND_UNAVAILABLE, "")
 
 
-def opened(failures: int = 1) -> tuple[Breaker, Clock]:
+def opened(failures: int = 1) -> tuple[CircuitBreaker, Clock]:
     clock = Clock()
-    breaker = Breaker("it", failures, 10, clock=clock)
+    breaker = CircuitBreaker("it", failures, 10, clock=clock)
     for _ in range(failures):
         breaker.admit().ended(FAULT)
     assert breaker.is_open
@@ -445,7 +445,7 @@ def test_one_call_at_a_time_probes() -> None:
 
 def test_calls_from_before_say_nothing_of_the_time_after() -> None:
     clock = Clock()
-    breaker = Breaker("it", 1, 10, clock=clock)
+    breaker = CircuitBreaker("it", 1, 10, clock=clock)
     good, bad = breaker.admit(), breaker.admit()
     breaker.admit().ended(FAULT)
     good.ended(None)
@@ -457,7 +457,7 @@ def test_calls_from_before_say_nothing_of_the_time_after() -> None:
 
 
 def test_failures_count_in_a_row_only() -> None:
-    breaker = Breaker("it", 2, 10)
+    breaker = CircuitBreaker("it", 2, 10)
     for outcome in (FAULT, None, FAULT, Failure(ErrorCode.INVALID_REQUEST, "")):
         breaker.admit().ended(outcome)
     assert not breaker.is_open
@@ -495,7 +495,7 @@ async def test_repeated_calls_are_a_share_of_all() -> None:
 
 
 def test_what_is_saved_has_a_bound() -> None:
-    budget = Budget(0.5)
+    budget = RetryBudget(0.5)
     for _ in range(1000):
         budget.called()
     assert [budget.take() for _ in range(11)] == [True] * 10 + [False]
@@ -509,11 +509,11 @@ def test_retry_after_may_be_a_date() -> None:
     assert pause("Sun, 06 Nov 1994 08:49:07 GMT") == 0
     assert (pause("2.5"), pause(" 3 "), pause("soon"), pause(""), pause("-1")) == (2.5, 3, None, None, None)
     date = Failure(ErrorCode.OVERLOADED, "", headers={"retry-after": "Sun, 06 Nov 2994 08:49:37 GMT"})
-    assert Retry(attempts=2).pause(date, 1) is None
+    assert RetryPolicy(attempts=2).pause(date, 1) is None
 
 
 def test_pauses_double_within_their_bounds() -> None:
-    retry, failure = Retry(attempts=9, backoff=1, max_backoff=4), Failure(ErrorCode.OVERLOADED, "")
+    retry, failure = RetryPolicy(attempts=9, backoff=1, max_backoff=4), Failure(ErrorCode.OVERLOADED, "")
     for attempt, longest in ((1, 1), (2, 2), (3, 4), (7, 4)):
         pauses = [retry.pause(failure, attempt) for _ in range(50)]
         assert all(p is not None and longest / 2 <= p <= longest for p in pauses)
@@ -524,7 +524,7 @@ async def test_a_run_in_the_library_falls_over(two: dict[str, FakeBackend]) -> N
     two["llm"].answers(503, b"{}")
     async with Bridge.from_config({**config(two, ["llm", "claude"]), "stores": {"history": "off"}}) as bridge:
         request = Request([Message("user", [Text("Hello")])], model="m")
-        run = await bridge.run(bridge.routes[0], request, caller=Caller(), lost=Losses())
+        run = await bridge.run(bridge.routes[0], request, caller=RunCaller(), lost=Losses())
         while not run.ended:
             await run.read()
         await run.close()

@@ -23,8 +23,8 @@ from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from bridge.model import TextDelta
 from bridge.run.backends import http1, probes
-from bridge.run.backends.answers import AT_ONCE, InvalidAnswer
-from bridge.run.backends.http1 import Answer, Client
+from bridge.run.backends.http1 import Http1Answer, Http1Client
+from bridge.run.backends.http_answer import AT_ONCE, InvalidAnswer
 from bridge.run.run import Run
 from bridge.translation import Stage
 from tests.server.harness import Exchange, bound_socket, fake_backend, post, serving
@@ -91,18 +91,18 @@ async def server() -> AsyncIterator[Server]:
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    made = Client(5.0)
+def client() -> Iterator[Http1Client]:
+    made = Http1Client(5.0)
     yield made
     made.close()
 
 
-async def ask(client: Client, server: Server, **headers: str) -> Answer:
+async def ask(client: Http1Client, server: Server, **headers: str) -> Http1Answer:
     async with asyncio.timeout(10):
         return await client.request("POST", server.url / "run", headers, b"")
 
 
-async def body(answer: Answer, at_once: int = AT_ONCE) -> bytes:
+async def body(answer: Http1Answer, at_once: int = AT_ONCE) -> bytes:
     pieces = []
     async with asyncio.timeout(10):
         while piece := await answer.read(at_once):
@@ -114,7 +114,7 @@ async def body(answer: Answer, at_once: int = AT_ONCE) -> bytes:
 # ---------------------------------------------------------------------- requests
 
 
-async def test_what_is_sent(client: Client, server: Server) -> None:
+async def test_what_is_sent(client: Http1Client, server: Server) -> None:
     server.sends(PLAIN)
     url = server.url.with_user("me").with_password("pw") / "a b" % {"q": "1 2"}
     answer = await client.request("POST", url, {"x-name": "ünï"}, b"")
@@ -131,7 +131,7 @@ LARGE = bytes(range(256)) * 64 * 1024  # 16 MiB
 
 
 async def test_a_large_body_is_written_as_the_backend_takes_it(
-    client: Client, server: Server, monkeypatch: pytest.MonkeyPatch
+    client: Http1Client, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What waits in this process is a part of it, however slowly the backend reads."""
     waiting: list[int] = []
@@ -146,14 +146,14 @@ async def test_a_large_body_is_written_as_the_backend_takes_it(
         writer.write(PLAIN)
         await reader.read()
 
-    connections: list[http1.Connection] = []
-    made = http1.Connection.connection_made
+    connections: list[http1.Http1Connection] = []
+    made = http1.Http1Connection.connection_made
 
-    def noted(self: http1.Connection, transport: asyncio.BaseTransport) -> None:
+    def noted(self: http1.Http1Connection, transport: asyncio.BaseTransport) -> None:
         made(self, transport)
         connections.append(self)
 
-    monkeypatch.setattr(http1.Connection, "connection_made", noted)
+    monkeypatch.setattr(http1.Http1Connection, "connection_made", noted)
     server.scripts.append(script)
     async with asyncio.timeout(20):
         asked = asyncio.ensure_future(client.request("POST", server.url, {}, LARGE))
@@ -171,7 +171,9 @@ async def test_a_large_body_is_written_as_the_backend_takes_it(
 
 
 @pytest.mark.parametrize("status", [413, 401])
-async def test_a_large_body_that_is_refused_is_not_sent_to_its_end(client: Client, server: Server, status: int) -> None:
+async def test_a_large_body_that_is_refused_is_not_sent_to_its_end(
+    client: Http1Client, server: Server, status: int
+) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 %d No\r\ncontent-length: 2\r\n\r\nno" % status)
@@ -189,7 +191,7 @@ async def test_a_large_body_that_is_refused_is_not_sent_to_its_end(client: Clien
     assert server.connections == 2, "what is left of the body would be the next request"
 
 
-async def test_a_backend_that_vanishes_while_it_is_sent_a_large_body(client: Client, server: Server) -> None:
+async def test_a_backend_that_vanishes_while_it_is_sent_a_large_body(client: Http1Client, server: Server) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
@@ -201,7 +203,7 @@ async def test_a_backend_that_vanishes_while_it_is_sent_a_large_body(client: Cli
 
 
 async def test_idle_connections_are_closed_though_nothing_happens(
-    client: Client, server: Server, monkeypatch: pytest.MonkeyPatch
+    client: Http1Client, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http1, "KEEP_SECONDS", 0.2)
     closed = asyncio.Semaphore(0)
@@ -258,13 +260,13 @@ async def test_connections_are_probed_by_the_operating_system(
 
 
 @pytest.mark.parametrize("headers", [{"x": "a\r\nhost: b"}, {"x": "a\0"}, {"a b": "c"}, {"": "c"}, {"a:": "c"}])
-async def test_headers_that_cannot_be_sent(client: Client, server: Server, headers: dict[str, str]) -> None:
+async def test_headers_that_cannot_be_sent(client: Http1Client, server: Server, headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="cannot be sent"):
         await client.request("POST", server.url, headers, b"")
     assert server.connections == 0
 
 
-async def test_tls(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls(client: Http1Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """The certificate is checked, with the name of the host."""
     ca = trustme.CA()
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -298,7 +300,7 @@ async def test_tls(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["length", "chunked", "informational"],
 )
-async def test_an_answer_that_comes_byte_by_byte(client: Client, server: Server, wire: bytes) -> None:
+async def test_an_answer_that_comes_byte_by_byte(client: Http1Client, server: Server, wire: bytes) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         for byte in wire:
@@ -314,7 +316,7 @@ async def test_an_answer_that_comes_byte_by_byte(client: Client, server: Server,
 
 @pytest.mark.parametrize(("coding", "packed"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
 async def test_compressed_answers(
-    client: Client, server: Server, coding: str, packed: Callable[[bytes], bytes]
+    client: Http1Client, server: Server, coding: str, packed: Callable[[bytes], bytes]
 ) -> None:
     text = b"0" * 3_000_000
     data = packed(text)
@@ -325,7 +327,7 @@ async def test_compressed_answers(
     assert await body(answer, 1000) == text
 
 
-async def test_the_beginning_of_a_compressed_answer_is_not_its_end(client: Client, server: Server) -> None:
+async def test_the_beginning_of_a_compressed_answer_is_not_its_end(client: Http1Client, server: Server) -> None:
     data, more = gzip.compress(b"hello"), asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -356,7 +358,7 @@ async def test_the_beginning_of_a_compressed_answer_is_not_its_end(client: Clien
     ],
     ids=["ssh", "br", "upgrade", "long head", "two lengths", "no length"],
 )
-async def test_what_is_no_answer(client: Client, server: Server, wire: bytes) -> None:
+async def test_what_is_no_answer(client: Http1Client, server: Server, wire: bytes) -> None:
     server.sends(wire)
     with pytest.raises(InvalidAnswer):
         await ask(client, server)
@@ -364,7 +366,7 @@ async def test_what_is_no_answer(client: Client, server: Server, wire: bytes) ->
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", CHUNKED + b"9\r\n"])
 @pytest.mark.parametrize("then", ["closes", "resets"])
-async def test_an_answer_that_breaks_off(client: Client, server: Server, head: bytes, then: str) -> None:
+async def test_an_answer_that_breaks_off(client: Http1Client, server: Server, head: bytes, then: str) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(head + b"hello")
@@ -382,14 +384,14 @@ async def test_an_answer_that_breaks_off(client: Client, server: Server, head: b
     assert not answer.ended
 
 
-async def test_an_answer_that_ends_with_its_connection(client: Client, server: Server) -> None:
+async def test_an_answer_that_ends_with_its_connection(client: Http1Client, server: Server) -> None:
     server.sends(b"HTTP/1.1 200 OK\r\n\r\nhello", then="closes")
     answer = await ask(client, server)
     assert await body(answer) == b"hello"
     assert answer.ended
 
 
-async def test_a_wrong_chunk_size(client: Client, server: Server) -> None:
+async def test_a_wrong_chunk_size(client: Http1Client, server: Server) -> None:
     server.sends(CHUNKED + b"5\r\nhello\r\nzz\r\nhello\r\n")
     answer = await ask(client, server)
     assert await answer.read(AT_ONCE) == b"hello"
@@ -397,7 +399,7 @@ async def test_a_wrong_chunk_size(client: Client, server: Server) -> None:
         await answer.read(AT_ONCE)
 
 
-async def test_a_reader_that_waits_holds_up_the_backend(client: Client, server: Server) -> None:
+async def test_a_reader_that_waits_holds_up_the_backend(client: Http1Client, server: Server) -> None:
     """An endless answer that nobody reads does not fill memory."""
     sent = 0
 
@@ -427,7 +429,7 @@ async def test_a_reader_that_waits_holds_up_the_backend(client: Client, server: 
 # ---------------------------------------------------------------------- connections
 
 
-async def test_a_connection_is_used_again(client: Client, server: Server) -> None:
+async def test_a_connection_is_used_again(client: Http1Client, server: Server) -> None:
     server.sends(PLAIN, PLAIN, CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
     for _ in range(3):
         answer = await ask(client, server)
@@ -446,7 +448,7 @@ async def test_a_connection_is_used_again(client: Client, server: Server) -> Non
     ],
     ids=["close", "1.0", "second answer", "rest"],
 )
-async def test_a_connection_that_is_not_used_again(client: Client, server: Server, first: bytes) -> None:
+async def test_a_connection_that_is_not_used_again(client: Http1Client, server: Server, first: bytes) -> None:
     server.sends(first)
     server.sends(PLAIN)
     for _ in range(2):
@@ -456,7 +458,7 @@ async def test_a_connection_that_is_not_used_again(client: Client, server: Serve
     assert server.connections == 2
 
 
-async def test_an_answer_that_nobody_asked_for(client: Client, server: Server) -> None:
+async def test_an_answer_that_nobody_asked_for(client: Http1Client, server: Server) -> None:
     """It came on a kept connection, after the answer before it: the next request must not get it."""
     kept = asyncio.Event()
 
@@ -481,7 +483,7 @@ async def test_an_answer_that_nobody_asked_for(client: Client, server: Server) -
     assert server.connections == 2
 
 
-async def test_a_kept_connection_that_the_backend_closed_is_no_failure(client: Client, server: Server) -> None:
+async def test_a_kept_connection_that_the_backend_closed_is_no_failure(client: Http1Client, server: Server) -> None:
     server.sends(PLAIN, b"", then="closes")  # reads the second request, and closes without an answer
     server.sends(PLAIN)
     for _ in range(2):
@@ -492,7 +494,7 @@ async def test_a_kept_connection_that_the_backend_closed_is_no_failure(client: C
     assert len(server.heads) == 3
 
 
-async def test_a_new_connection_without_an_answer_is_a_failure(client: Client, server: Server) -> None:
+async def test_a_new_connection_without_an_answer_is_a_failure(client: Http1Client, server: Server) -> None:
     server.sends(b"", then="closes")
     with pytest.raises(ConnectionResetError, match="without an answer"):
         await ask(client, server)
@@ -500,7 +502,7 @@ async def test_a_new_connection_without_an_answer_is_a_failure(client: Client, s
 
 
 @pytest.mark.parametrize("ends", [True, False])
-async def test_the_last_bytes_are_waited_for(client: Client, server: Server, ends: bool) -> None:
+async def test_the_last_bytes_are_waited_for(client: Http1Client, server: Server, ends: bool) -> None:
     """After the end mark of a stream only the end of the body is left: with it, the connection is used again."""
     left = asyncio.Event()
 
@@ -526,7 +528,7 @@ async def test_the_last_bytes_are_waited_for(client: Client, server: Server, end
     assert server.connections == (1 if ends else 2)
 
 
-async def test_a_request_that_is_cancelled_closes_its_connection(client: Client, server: Server) -> None:
+async def test_a_request_that_is_cancelled_closes_its_connection(client: Http1Client, server: Server) -> None:
     gone = asyncio.Event()
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

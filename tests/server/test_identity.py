@@ -24,13 +24,13 @@ from pydantic import SecretStr
 from bridge.contract import Endpoint, Operation, Options, Scope, registry
 from bridge.engine.bridge import Bridge
 from bridge.engine.config import Auth, Jwt
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, ErrorCode
 from bridge.server import running
 from bridge.server.auth.api_keys import Key, Keys
 from bridge.server.auth.identity import Identity, Proxy, Visit, checked_user
 from bridge.server.auth.jwks import LIFE, PATIENCE, PAUSE, RETRY, KeySet
-from bridge.server.auth.tokens import Tokens
+from bridge.server.auth.tokens import JwtVerifier
 from bridge.stores.conversation_store import stored_id
 from tests.server.harness import ask, fake_backend, free_port, post, serving
 from tests.server.issuer import Issuer, SigningKey
@@ -148,14 +148,14 @@ async def test_a_connection_without_an_address_is_trusted_by_its_word_only() -> 
 async def test_a_token_is_verified_once_for_a_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = auth(jwt={"secret": SECRET})
     verified = 0
-    bearer = Tokens.bearer
+    bearer = JwtVerifier.bearer
 
-    async def noted(self: Tokens, sent: str) -> Any:
+    async def noted(self: JwtVerifier, sent: str) -> Any:
         nonlocal verified
         verified += 1
         return await bearer(self, sent)
 
-    monkeypatch.setattr(Tokens, "bearer", noted)
+    monkeypatch.setattr(JwtVerifier, "bearer", noted)
     caller = await identity.caller(visit(authorization=f"Bearer {signed()}"))
     for mount in ("/one", "/two"):
         caller.check([mount], Scope.PAGE)
@@ -335,23 +335,25 @@ class Clock:
 
 
 @contextlib.asynccontextmanager
-async def issued(*keys: SigningKey, algorithms: list[str] | None = None) -> AsyncIterator[tuple[Issuer, Tokens, Clock]]:
+async def issued(
+    *keys: SigningKey, algorithms: list[str] | None = None
+) -> AsyncIterator[tuple[Issuer, JwtVerifier, Clock]]:
     clock = Clock()
     async with fake_backend() as backend:
         issuer = Issuer(backend, *keys)
         section = Jwt.model_validate({"jwks_url": issuer.url, "algorithms": algorithms})
-        tokens = Tokens(section, KeySet(issuer.url, clock=clock))
+        tokens = JwtVerifier(section, KeySet(issuer.url, clock=clock))
         try:
             yield issuer, tokens, clock
         finally:
             await tokens.close()
 
 
-async def user_of(tokens: Tokens, token: str) -> str:
+async def user_of(tokens: JwtVerifier, token: str) -> str:
     return (await tokens.bearer(token)).user
 
 
-async def refused(tokens: Tokens, token: str) -> BridgeError:
+async def refused(tokens: JwtVerifier, token: str) -> BridgeError:
     with pytest.raises(BridgeError) as caught:
         await user_of(tokens, token)
     assert token not in str(caught.value)
@@ -471,7 +473,7 @@ class Watched(Bridge):
 
     owners: list[str]
 
-    async def run(self, *args: Any, caller: Caller | None = None, **more: Any) -> Any:
+    async def run(self, *args: Any, caller: RunCaller | None = None, **more: Any) -> Any:
         assert caller is not None
         self.owners.append(caller.owner)
         return await super().run(*args, caller=caller, **more)
@@ -602,4 +604,4 @@ def test_public_keys_without_their_package_are_a_clear_mistake(monkeypatch: pyte
     monkeypatch.setattr("bridge.server.auth.tokens.has_crypto", False)
     with pytest.raises(BridgeError, match=r"pip install 'dialect-bridge\[jwt\]'"):
         auth(jwt={"jwks_url": "http://127.0.0.1:1/keys"})
-    assert Tokens(Jwt(secret=SecretStr(SECRET)))
+    assert JwtVerifier(Jwt(secret=SecretStr(SECRET)))

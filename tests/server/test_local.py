@@ -46,7 +46,7 @@ from bridge import (
     UsageReported,
 )
 from bridge.model import verify
-from bridge.run.backends.demo import SCENES
+from bridge.run.backends.demo_backend import SCENES
 from tests.server.harness import post, serving
 
 Agent = Callable[[Request], Any]

@@ -19,11 +19,11 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.config import parse
 from bridge.errors import BackendError, ConfigError, ErrorCode, Failure
 from bridge.run.backend import Timeouts
-from bridge.run.backends.grpc.backend import GrpcBackend
-from bridge.run.backends.http import HttpBackend
-from bridge.run.backends.local import LocalBackend
+from bridge.run.backends.grpc.grpc_backend import GrpcBackend
+from bridge.run.backends.http_backend import HttpBackend
+from bridge.run.backends.local_backend import LocalBackend
 from bridge.server import running
-from bridge.server.page.errors import page_of
+from bridge.server.page.error_pages import page_of
 from bridge.server.page.site import script_of
 from tests.server.harness import Exchange, Reply, ask, fake_backend, free_port, post, serving
 

@@ -16,7 +16,7 @@ from bridge.errors import Failure
 from bridge.model import Event, Message, Request, Text, TextDelta
 from bridge.model.events import TERMINAL
 from bridge.run.backend import CallInfo
-from bridge.run.backends.stepped import SteppedBackend
+from bridge.run.backends.stepped_backend import SteppedBackend
 from bridge.run.run import Run
 from tests.server.harness import Exchange, fake_backend, serving
 from tests.server.test_writes import ASK, WORDS, chunk

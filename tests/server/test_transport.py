@@ -16,7 +16,7 @@ from bridge.errors import BackendError
 from bridge.model import Event
 from bridge.model.events import TERMINAL
 from bridge.run.backend import CallInfo
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.http_backend import HttpBackend
 
 pytestmark = pytest.mark.usefixtures("toy")
 URL = "http://backend.example/base/ask"

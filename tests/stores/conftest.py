@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from bridge.stores import Bounds, ConversationStore, open_history
+from bridge.stores import Bounds, ConversationStore, open_conversations
 from tests.stores.door import RouteLimiter, SqliteFile
 from tests.stores.run_engines import run_engine, run_store  # noqa: F401
 from tests.stores.s3 import s3_url  # noqa: F401
@@ -153,7 +153,7 @@ class _Base:
         self._open: list[ConversationStore] = []
 
     def history(self, *, bounds: Bounds | None = None, lease: float = 10.0) -> ConversationStore:
-        history = open_history(self.url, bounds=bounds, lease=lease)
+        history = open_conversations(self.url, bounds=bounds, lease=lease)
         self._open.append(history)
         return history
 

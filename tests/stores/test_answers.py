@@ -14,7 +14,7 @@ from openai.types.responses import Response
 
 from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.stores import Bounds, Conversation
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.pairs.test_conversations import responses_stream, responses_text
@@ -240,7 +240,7 @@ async def test_routes_that_keep_none(tmp_path: Path, route: dict[str, Any]) -> N
 async def test_answers_do_not_push_out_conversations(engine: Engine) -> None:
     history = engine.history(bounds=Bounds(conversations=2))
     await history.commit("me", "/v1", Conversation("talk"), [Message("user", [Text("Hi")])])
-    answers = Answers(history, "me", "/v1")
+    answers = ResponseStore(history, "me", "/v1")
     for number in range(3):
         await answers.keep(StoredAnswer(f"resp_{number}", {"n": number}, [Message("user", [Text("Hi")])]))
     assert await history.load("me", "/v1", "talk") is not None
@@ -257,7 +257,7 @@ async def test_the_end_of_an_answer_is_kept_once(engine: Engine) -> None:
         looked.append(answer.id)
         return StoredAnswer(answer.id, {"status": "completed"}, [*asked, *said], answer.run_id)
 
-    one, other = (Answers(engine.history(), "me", "/v1", look) for _ in range(2))
+    one, other = (ResponseStore(engine.history(), "me", "/v1", look) for _ in range(2))
     await one.keep(begun)
     assert await one.load("resp_1") == begun
     found = await asyncio.gather(one.find("resp_1"), other.find("resp_1"))

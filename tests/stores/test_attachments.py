@@ -20,7 +20,7 @@ from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.stores import Attachments, StoreUnavailable, describe, open_attachments
 from bridge.stores.attachments import EMPTY, UNSUPPORTED_TYPE, content_of, content_path, new_path
 from bridge.stores.folder import FolderAttachments
-from bridge.stores.objects import ObjectAttachments
+from bridge.stores.object_storage import ObjectAttachments
 from bridge.stores.reasons import explain
 from bridge.stores.signing import kept_secret
 from tests.server.harness import free_port

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.stores import Bounds, Conversation, StoreConflict
 from bridge.stores.conversation_store import BaseGone, derived_id
 from tests.stores.conftest import Engine
@@ -36,7 +36,7 @@ class Chat:
 
     def __init__(self, engine: Engine, bounds: Bounds | None = None) -> None:
         self.history: Any = engine.history(bounds=bounds)
-        self.answers = Answers(self.history, "me", "/v1")
+        self.answers = ResponseStore(self.history, "me", "/v1")
 
     async def say(self, name: str, previous: str | None = None) -> StoredAnswer:
         before = await self.answers.find(previous) if previous is not None else None

@@ -109,8 +109,8 @@ async def test_the_turn_of_a_dead_holder_goes_on(engine: Engine, wall: Callable[
     first, second, entered = engine.history(lease=0.3), engine.history(lease=0.3), list[str]()
     holder = Visitor(first, "holder", entered)
     await holder.inside.wait()
-    keeper = first._turns._maintainer  # type: ignore[attr-defined]
-    keeper.cancel()  # nobody renews
+    maintainer = first._turns._maintainer  # type: ignore[attr-defined]
+    maintainer.cancel()  # nobody renews
     wall(-365 * DAY)
     other = Visitor(second, "other", entered)
     async with asyncio.timeout(30):

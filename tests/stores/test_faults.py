@@ -17,7 +17,7 @@ import pytest
 
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import Message, Text
-from bridge.stores import Conversation, ConversationStore, open_history, schema
+from bridge.stores import Conversation, ConversationStore, open_conversations, schema
 from bridge.stores.conversations import Conversations
 from bridge.stores.sqlite import SQLite
 from bridge.stores.sqlite_file import SQLiteFile
@@ -233,7 +233,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 async def test_the_file_is_where_the_url_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    relative, absolute = open_history("sqlite:///a/b c/h.db"), open_history(f"sqlite:///{tmp_path}/d/h.db")
+    relative, absolute = open_conversations("sqlite:///a/b c/h.db"), open_conversations(f"sqlite:///{tmp_path}/d/h.db")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     await relative.open()
@@ -246,7 +246,7 @@ async def test_the_file_is_where_the_url_says(tmp_path: Path, monkeypatch: pytes
 
 async def test_in_memory_it_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    history = open_history("sqlite:///:memory:")
+    history = open_conversations("sqlite:///:memory:")
     conversation = Conversation("t")
     async with history.turn("o", "s", "t"):
         await history.commit("o", "s", conversation, [says("1")])
@@ -264,7 +264,7 @@ async def test_in_memory_it_is_forgotten(tmp_path: Path, monkeypatch: pytest.Mon
 async def test_a_server_that_is_stopped_and_started() -> None:
     server = Server()
     try:
-        history = open_history(server.url)
+        history = open_conversations(server.url)
         conversation = Conversation("t")
         await history.commit("o", "s", conversation, [says("1")])
         await asyncio.to_thread(server.stop)
@@ -281,7 +281,7 @@ async def test_a_server_that_is_stopped_and_started() -> None:
 
 
 async def test_a_database_that_does_not_exist(postgres: str) -> None:
-    history = open_history(urlsplit(postgres)._replace(path="/no-such-database").geturl())
+    history = open_conversations(urlsplit(postgres)._replace(path="/no-such-database").geturl())
     await refused(history.open, "no-such-database")
 
 
@@ -302,14 +302,14 @@ async def test_many_more_runs_than_connections(engine: Engine) -> None:
 )  # fmt: skip
 def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        open_history(url)
+        open_conversations(url)
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", [f"postgresql://u:{SECRET}@h:port/d", f"postgresql://u:{SECRET}@h/d?sslmode=never"])
 async def test_a_wrong_postgres_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        await open_history(url).open()
+        await open_conversations(url).open()
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert caught.value.__context__ is None
 
@@ -317,9 +317,9 @@ async def test_a_wrong_postgres_url_is_refused(url: str) -> None:
 def test_without_the_extra_its_name_is_told() -> None:
     code = (
         "import sys; sys.modules['asyncpg'] = None\n"
-        "from bridge.stores import open_history\n"
-        "open_history('sqlite:///x.db')\n"
-        "try: open_history('postgresql://h/d')\n"
+        "from bridge.stores import open_conversations\n"
+        "open_conversations('sqlite:///x.db')\n"
+        "try: open_conversations('postgresql://h/d')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -29,7 +29,14 @@ from bridge.model import (
     ToolResult,
     Url,
 )
-from bridge.stores import Bounds, Conversation, ConversationStore, StoreConflict, conversation_scripts, open_history
+from bridge.stores import (
+    Bounds,
+    Conversation,
+    ConversationStore,
+    StoreConflict,
+    conversation_scripts,
+    open_conversations,
+)
 from tests.stores.conftest import Engine
 from tests.strategies import AWKWARD, requests
 
@@ -502,12 +509,12 @@ async def test_old_conversations_go_in_batches(engine: Engine, monkeypatch: pyte
 
 
 async def test_a_file_gets_smaller(tmp_path: Path) -> None:
-    history = open_history(f"sqlite:///{tmp_path}/h.db")
+    history = open_conversations(f"sqlite:///{tmp_path}/h.db")
     for n in range(60):
         await history.commit("o", "s", Conversation(f"t{n}"), [says("x" * 200_000)])
     await history.close()
     assert (before := (tmp_path / "h.db").stat().st_size) > 12_000_000
-    history = open_history(f"sqlite:///{tmp_path}/h.db")
+    history = open_conversations(f"sqlite:///{tmp_path}/h.db")
     assert await history.prune(-10) == 60
     await history.close()
     assert (tmp_path / "h.db").stat().st_size < before / 2

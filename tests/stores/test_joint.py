@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.model import Message, Text
-from bridge.stores import Conversation, LeaseLost, RunState, RunStore, StoreConflict, open_history
+from bridge.stores import Conversation, LeaseLost, RunState, RunStore, StoreConflict, open_conversations
 from bridge.stores.joint import Joint
 from tests.stores.run_engines import RunEngine
 from tests.stores.test_run_store import begun, bodies, key, there
@@ -17,7 +17,7 @@ from tests.stores.test_run_store import begun, bodies, key, there
 
 @pytest.fixture
 async def history(run_engine: RunEngine) -> AsyncIterator[Any]:
-    history = open_history(run_engine.url)
+    history = open_conversations(run_engine.url)
     yield history
     await history.close()
 
@@ -109,7 +109,7 @@ async def test_others_in_the_same_transaction_do_not_suffer(run_store: RunStore,
 
 async def test_another_database_stores_at_once(run_store: RunStore, tmp_path: Any) -> None:
     for joint in (run_store.joint(), Joint(None)):
-        history = open_history(f"sqlite:///{tmp_path}/other{id(joint)}.db")
+        history = open_conversations(f"sqlite:///{tmp_path}/other{id(joint)}.db")
         await history.commit("o", "s", Conversation("t"), says("answer"), joint=joint)
         assert (joint.work, await said(history)) == (None, 1)
         async with history.turn("o", "s", "t") as held:

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from bridge.model import Message, Text
-from bridge.stores import Bounds, Conversation, open_history, open_runs, postgres, run_scripts
+from bridge.stores import Bounds, Conversation, open_conversations, open_runs, postgres, run_scripts
 from bridge.stores.conversations import Conversations
 from bridge.stores.run_store import Blocked, QueueLimits
 from tests.stores.conftest import Postgres
@@ -135,7 +135,7 @@ BOUNDS = Bounds(messages=3, conversations=2)
 
 
 async def test_conversations_in_sqlite(tmp_path: Path) -> None:
-    store: Any = open_history(f"sqlite:///{tmp_path}/history.db", bounds=BOUNDS)
+    store: Any = open_conversations(f"sqlite:///{tmp_path}/history.db", bounds=BOUNDS)
     found = await plans(store._database.file, lambda: use(store))
     await store.close()
     assert len(found) > 15
@@ -144,7 +144,7 @@ async def test_conversations_in_sqlite(tmp_path: Path) -> None:
 
 async def test_conversations_in_postgresql(postgres_schema: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """With sequential scans and sorts forbidden the plan has one only where there is no other way."""
-    store: Any = open_history(postgres_schema.url, bounds=BOUNDS)
+    store: Any = open_conversations(postgres_schema.url, bounds=BOUNDS)
     await store.open()
     asked: set[str] = set()
     query = postgres.query

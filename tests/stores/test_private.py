@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.stores import open_history
+from bridge.stores import open_conversations
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 
 async def test_the_database_and_its_folder_are_private(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    store = open_history(f"sqlite:///{folder}/bridge.db")
+    store = open_conversations(f"sqlite:///{folder}/bridge.db")
     await store.open()
     assert mode(folder) == 0o700
     files = list(folder.iterdir())
@@ -38,7 +38,7 @@ async def test_what_somebody_made_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=0o750)
     file = tmp_path / "data" / "bridge.db"
     file.touch(mode=0o640)
-    store = open_history(f"sqlite:///{file}")
+    store = open_conversations(f"sqlite:///{file}")
     await store.open()
     await store.close()
     assert (mode(file.parent), mode(file)) == (0o750, 0o640)

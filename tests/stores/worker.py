@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 from bridge.model import Message, Text
-from bridge.stores import ConversationStore, open_history
+from bridge.stores import ConversationStore, open_conversations
 
 
 def say(word: str) -> None:
@@ -28,7 +28,7 @@ async def append(history: ConversationStore, name: str, count: int) -> None:
 
 async def main() -> None:
     url, lease, what, *rest = sys.argv[1:]
-    history = open_history(url, lease=float(lease))
+    history = open_conversations(url, lease=float(lease))
     await history.open()
     say("ready")
     sys.stdin.readline()

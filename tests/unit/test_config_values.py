@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from bridge.engine.config.origin import Origin
+from bridge.engine.config.origin import ConfigOrigin
 from bridge.engine.config.problems import Problem, path_text
 from bridge.engine.config.source import read
 from bridge.engine.config.substitute import substitute
@@ -185,7 +185,7 @@ def test_every_key_and_item_has_its_place() -> None:
 
 
 def test_a_place_that_was_not_written_is_the_one_around_it() -> None:
-    origin = Origin("f", read("a:\n  b: 1\n", "f").positions)
+    origin = ConfigOrigin("f", read("a:\n  b: 1\n", "f").positions)
     place = origin.position(("a", "x", 3))
     assert place is not None
     assert (place.line, place.column) == (1, 1)

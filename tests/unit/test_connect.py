@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridge.contract import registry
-from bridge.server.connect import CLIENTS, SERVERS, Place, named
+from bridge.server.connect import CLIENTS, SERVERS, RouteAddress, named
 from bridge.server.connect.probe import Found, is_loopback, probe
 
 CHAT = {"object": "list", "data": [{"id": "small", "object": "model"}, {"id": "large", "object": "model"}]}
@@ -49,7 +49,7 @@ def test_every_program_speaks_a_dialect_that_is_served(name: str) -> None:
     client = CLIENTS[name]
     for dialect in client.dialects:
         assert registry.get(dialect).served
-    place = Place("http://127.0.0.1:8080", "/v1", "small", "secret")
+    place = RouteAddress("http://127.0.0.1:8080", "/v1", "small", "secret")
     for snippet in client.snippets:
         text = snippet.at(place)
         assert not any(left in text for left in ("<base>", "<path>", "<origin>", "<root>", "<key>", "<model>"))

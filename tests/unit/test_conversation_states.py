@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridge.model import Message, Reasoning, Text
-from bridge.run.conversation.conversation import digest, states_before
+from bridge.run.conversation.comparison import digest, states_before
 
 
 def said(role: str, words: str) -> Message:

@@ -52,7 +52,7 @@ class PromptAnswer(NamedTuple):
     cancels: bool = False
 
 
-class Prompt(Protocol):
+class AgentPrompt(Protocol):
     """One prompt of a session: it reads what the agent says until the prompt is answered.
 
     Its events are those of a run. After a question, `park` ends the run, and `resume` begins the next one.
@@ -131,7 +131,7 @@ class AgentConnection(Protocol):
     def unknown(self, error: Wire) -> bool:
         """Return whether an error means that the agent does not know the method."""
 
-    def begun(self, result: Any, session: str | None = None) -> str:
+    def session_opened(self, result: Any, session: str | None = None) -> str:
         """Read the answer, to `restore` for the session named. Return the session's id. Raises `BackendError`."""
 
     def end(self, session: str) -> Ask | None:
@@ -158,7 +158,7 @@ class AgentConnection(Protocol):
         Raises `Unsupported` for what the agent does not take, with its place.
         """
 
-    def reading(self, context: Context) -> Prompt:
+    def reading(self, context: Context) -> AgentPrompt:
         """Return what reads the prompt."""
 
     def cancel(self, session: str) -> Ask:

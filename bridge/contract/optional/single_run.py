@@ -1,6 +1,7 @@
 """The optional contract of dialects in which a session has one run at a time: identify the session, stop it, reconnect.
 
-The server refuses a second run of a session, or lets it supersede the first: `bridge.server.operations.single_run`.
+The server refuses a second run of a session, or lets it supersede the first:
+`bridge.server.operations.single_run_endpoints`.
 """
 
 from __future__ import annotations

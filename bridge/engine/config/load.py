@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bridge.engine.config import checks, source
-from bridge.engine.config.origin import Origin
+from bridge.engine.config.origin import ConfigOrigin
 from bridge.engine.config.problems import Problem
 from bridge.engine.config.schema.whole import Config
 from bridge.engine.config.substitute import substitute
@@ -41,7 +41,7 @@ def load(
     """
     name = os.fspath(path)
     document = source.read(read(name) if text is None else text, name)
-    return _build(document.data, Origin(name, document.positions), document.problems, server, env)
+    return _build(document.data, ConfigOrigin(name, document.positions), document.problems, server, env)
 
 
 def parse(
@@ -55,7 +55,7 @@ def parse(
 
     Variables are replaced as in a file. Raises `ConfigError` like `load`, without lines.
     """
-    return _build(mapping, Origin(source), [], server, env)
+    return _build(mapping, ConfigOrigin(source), [], server, env)
 
 
 def read(path: str | os.PathLike[str]) -> str:
@@ -72,7 +72,7 @@ def read(path: str | os.PathLike[str]) -> str:
 
 def _build(
     raw: Any,
-    origin: Origin,
+    origin: ConfigOrigin,
     problems: list[Problem],
     server: Mapping[str, Any] | None,
     env: Mapping[str, str] | None,
@@ -95,7 +95,7 @@ def _build(
     return config.from_file(origin)
 
 
-def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -> dict[str, Any]:
+def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: ConfigOrigin) -> dict[str, Any]:
     """Return the data with the command line's values, which have no position in the file."""
     given = {key: value for key, value in server.items() if value is not None}
     section = data.get("server")
@@ -108,7 +108,7 @@ def _lay_over(data: dict[str, Any], server: Mapping[str, Any], origin: Origin) -
     return {**data, "server": {**(section or {}), **given}}
 
 
-def _validated(data: dict[str, Any], origin: Origin) -> tuple[Config | None, list[Problem]]:
+def _validated(data: dict[str, Any], origin: ConfigOrigin) -> tuple[Config | None, list[Problem]]:
     backends = data.get("backends")
     context = {"backends": list(backends)} if isinstance(backends, dict) else {}
     try:

@@ -29,7 +29,7 @@ class Position:
 
 
 @dataclass(slots=True)
-class Origin:
+class ConfigOrigin:
     """The origin of the values of a configuration.
 
     `name` is the file as the user wrote it, or what stands for it. `places` are the positions of keys, by path.

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from bridge.contract import registry
 from bridge.engine.config.kinds import back_options, front_options
-from bridge.engine.config.origin import Origin
+from bridge.engine.config.origin import ConfigOrigin
 from bridge.engine.config.problems import EXPECTED, UNKNOWN, WRONG, Path, Problem, nearest, path_text
 from bridge.engine.config.schema.backends import Backend
 from bridge.engine.config.schema.routes import Route
@@ -145,7 +145,7 @@ _EXAMPLES: dict[str, str] = {
 """Example values of keys that often get a value of the wrong type."""
 
 
-def translate(error: ValidationError, data: Any, origin: Origin, model: Any = Config) -> list[Problem]:
+def translate(error: ValidationError, data: Any, origin: ConfigOrigin, model: Any = Config) -> list[Problem]:
     """Return the problems of one pydantic error about `data`, which should have been a `model`."""
     rows = error.errors(include_url=False)
     return [Problem(row["loc"], _message(row, data, origin, model)) for row in rows if not _only_seems_short(row, rows)]
@@ -157,7 +157,7 @@ def _only_seems_short(row: ErrorDetails, rows: list[ErrorDetails]) -> bool:
     return row["type"] == "too_short" and any(r["loc"][: len(path)] == path != r["loc"] for r in rows)
 
 
-def _message(row: ErrorDetails, data: Any, origin: Origin, model: Any) -> str:
+def _message(row: ErrorDetails, data: Any, origin: ConfigOrigin, model: Any) -> str:
     kind, path, context = row["type"], row["loc"], row.get("ctx", {})
     given = origin.show(path, row["input"])
     if kind == WRONG:
@@ -182,7 +182,7 @@ def _message(row: ErrorDetails, data: Any, origin: Origin, model: Any) -> str:
     return _foreign(row, path, origin)
 
 
-def _foreign(row: ErrorDetails, path: Path, origin: Origin) -> str:
+def _foreign(row: ErrorDetails, path: Path, origin: ConfigOrigin) -> str:
     """Return the message of a dialect's own validator, unless it may contain a secret value."""
     if origin.hides(path):
         return f"not a valid value, got {origin.show(path, row['input'])}"

@@ -28,7 +28,7 @@ from bridge.engine.telemetry.shared import NoSeries, count_in_files, count_in_me
 from bridge.errors import ErrorCode
 from bridge.model import UsageReported
 from bridge.run.run import Run
-from bridge.run.stream_stats import Pace
+from bridge.run.stream_stats import StreamStats
 
 log = logging.getLogger("bridge.metrics")
 
@@ -39,14 +39,14 @@ _OTHER = "other"
 """The user and the model beyond the bound."""
 _CODES = frozenset(map(str, ErrorCode))
 _LEFT = frozenset({"canceled", "left"})
-"""The status of a client that disconnected (`bridge.server.operations.run`), and of one that may resume."""
+"""The status of a client that disconnected (`bridge.server.operations.run_endpoint`), and of one that may resume."""
 _LONG = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _FIRST = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _GAPS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30)
 _LIVE_FILE = re.compile(r"gauge_live[a-z]+_(\d+)\.db")
 
 
-class Watched(Protocol):
+class GaugeSource(Protocol):
     """A server whose state is polled at each scrape, instead of being reported with each change."""
 
     @property
@@ -54,11 +54,11 @@ class Watched(Protocol):
         """Requests that wait for a place."""
 
     @property
-    def driven(self) -> int:
+    def executing(self) -> int:
         """Runs at work that no connection holds."""
 
     @property
-    def left_alone(self) -> Mapping[str, bool]:
+    def breakers(self) -> Mapping[str, bool]:
         """Backends that have a breaker, and whether it is open."""
 
     @property
@@ -117,7 +117,7 @@ class _Known:
         return not back or all(name in self._backends for name in back.split(","))
 
 
-class Metrics:
+class BridgeMetrics:
     """All metrics of one process. Requests and runs are counted separately: a run may continue without its client, and
     be read by several. With `shared`, other processes write to the same metrics; raises `OSError` if that cannot be.
     """
@@ -195,7 +195,7 @@ class Metrics:
         self.breaker_open = gauge("breaker_open", "processes whose circuit breaker for the backend is open", ("back",))
         if not self.shared:
             ProcessCollector(registry=registry)
-        self.watched: list[Watched] = []
+        self.watched: list[GaugeSource] = []
 
     # ------------------------------------------------------------------ what is counted
 
@@ -246,11 +246,11 @@ class Metrics:
         """A stream was opened (1) or closed (-1)."""
         _of(self.streams_open, route, front).inc(more)
 
-    def pace(self, route: str, front: str, back: str, pace: Pace) -> None:
+    def stream_stats(self, route: str, front: str, back: str, stats: StreamStats) -> None:
         """A backend's stream was read to a client."""
-        if pace.reads:
-            _times(self.read_interval_seconds, route, front, back).observe(pace.waited / pace.reads)
-            _times(self.longest_silence_seconds, route, front, back).observe(pace.longest)
+        if stats.reads:
+            _times(self.read_interval_seconds, route, front, back).observe(stats.waited / stats.reads)
+            _times(self.longest_silence_seconds, route, front, back).observe(stats.longest)
 
     def refusal(self, reason: str) -> None:
         """A request or call was refused; `reason` is one of a closed list."""
@@ -269,8 +269,8 @@ class Metrics:
     def sample(self) -> None:
         """Reads the state of the servers of this process into its gauges."""
         self.queue_waiting.set(sum(server.waiting for server in self.watched))
-        self.runs_driven.set(sum(server.driven for server in self.watched))
-        breakers = {name: is_open for server in self.watched for name, is_open in server.left_alone.items()}
+        self.runs_driven.set(sum(server.executing for server in self.watched))
+        breakers = {name: is_open for server in self.watched for name, is_open in server.breakers.items()}
         for name in self._breakers - breakers.keys():
             # Other processes may still have it: where several count, it is none that is open here.
             cast(Gauge, _of(self.breaker_open, name)).set(0)
@@ -315,14 +315,14 @@ def _forget_dead(folder: str) -> None:
 
 
 @cache
-def metrics() -> Metrics:
+def metrics() -> BridgeMetrics:
     """Return the metrics of this process, which continue after a change of the configuration."""
     if SHARED_METRICS not in os.environ:
-        return Metrics(shared=False)
+        return BridgeMetrics(shared=False)
     count_in_files()
     try:
-        return Metrics(shared=True)
+        return BridgeMetrics(shared=True)
     except OSError as error:
         log.warning("the metrics of this process are missing: the folder %s: %s", os.environ[SHARED_METRICS], error)
     count_in_memory()
-    return Metrics(shared=False)
+    return BridgeMetrics(shared=False)

@@ -18,7 +18,7 @@ from bridge.errors import BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed, RunFinished, RunStarted, ToolCall, ToolResulted
 from bridge.model.events import CONTENT, TERMINAL, UsageReported
 from bridge.run.backend import Backend, Call, CallInfo
-from bridge.run.tools.tools import Tools, ToolSource
+from bridge.run.tools.tool_sources import Tools, ToolSource
 from bridge.run.wrapped import WrappedBackend, WrappedCall
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ class CredentialsError(Exception):
     """No token could be fetched; the text says why, and repeats nothing that the source said."""
 
 
-class Tokens:
+class TokenCredentials:
     """The token of one backend, sent in a header."""
 
     signs_bodies = False
@@ -177,7 +177,7 @@ def _failure(cause: str) -> BackendError:
 # ------------------------------------------------------------------ a command
 
 
-class Command:
+class TokenCommand:
     """Fetches tokens with a command, which prints one: alone, or in a JSON object that may say when it expires."""
 
     def __init__(self, command: tuple[str, ...], timeout: float, lifetime: float = LIFETIME) -> None:
@@ -341,7 +341,7 @@ _KEYS_REFUSED = re.compile(r"ExpiredToken|RequestExpired|UnrecognizedClient|Inva
 class AwsSigner:
     """Signs requests with AWS Signature Version 4, by the default credentials of its library.
 
-    Keys that expired are refused with 403 (AWS, "Common errors"); then they are looked for anew.
+    Keys that expired are refused with 403 (AWS, "Common errors"); then they are looked up again.
     """
 
     signs_bodies = True

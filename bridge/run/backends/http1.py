@@ -23,8 +23,8 @@ from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from bridge.errors import shortened
-from bridge.run.backends.answers import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
-from bridge.run.backends.connections import Sending
+from bridge.run.backends.connector import Sending
+from bridge.run.backends.http_answer import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
 from bridge.run.backends.lookups import CONFIGURED
 from bridge.run.backends.probes import probe
 
@@ -44,17 +44,17 @@ _ANY_HEADER = 32 + zlib.MAX_WBITS
 """For zlib: a header of gzip or of deflate."""
 
 
-class Client:
+class Http1Client:
     """Sends requests to one backend, and keeps its connections."""
 
     def __init__(self, connect_timeout: float | None) -> None:
         self._connect_timeout = connect_timeout
         # The latest ones are last.
-        self._idle: dict[tuple[str, int, bool], list[Connection]] = {}
+        self._idle: dict[tuple[str, int, bool], list[Http1Connection]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes) -> Http1Answer:
         """Return the answer to a request, once its head is there.
 
         Raises `OSError` if the backend cannot be reached or does not answer, `TimeoutError` if it cannot be reached in
@@ -68,12 +68,12 @@ class Client:
             connection = kept or await self._connect(key)
             sending.reused = kept is not None
             try:
-                return await connection.send(Answer(self, key, connection), head, body, sending)
+                return await connection.send(Http1Answer(self, key, connection), head, body, sending)
             except ConnectionError as error:
                 if connection.got_data or isinstance(error, InvalidAnswer) or not sending.repeats():
                     raise
 
-    def _kept(self, key: tuple[str, int, bool]) -> Connection | None:
+    def _kept(self, key: tuple[str, int, bool]) -> Http1Connection | None:
         idle = self._idle.get(key, [])
         while idle:
             connection = idle.pop()
@@ -82,7 +82,7 @@ class Client:
             connection.close()
         return None
 
-    async def _connect(self, key: tuple[str, int, bool]) -> Connection:
+    async def _connect(self, key: tuple[str, int, bool]) -> Http1Connection:
         host, port, secure = key
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout):
@@ -91,14 +91,14 @@ class Client:
             tls = _tls() if secure else None
             try:
                 _, connection = await loop.create_connection(
-                    Connection, sock=sock, ssl=tls, server_hostname=host if tls else None
+                    Http1Connection, sock=sock, ssl=tls, server_hostname=host if tls else None
                 )
             except BaseException:
                 sock.close()
                 raise
         return connection
 
-    def keep(self, key: tuple[str, int, bool], connection: Connection) -> None:
+    def keep(self, key: tuple[str, int, bool], connection: Http1Connection) -> None:
         """Take a connection back, for the next request."""
         if self._closed or not connection.is_open:
             connection.close()
@@ -132,7 +132,7 @@ class Client:
         self._idle.clear()
 
 
-class Answer:
+class Http1Answer:
     """The answer to a request: its head, and its body as it arrives.
 
     Attributes:
@@ -141,7 +141,7 @@ class Answer:
         ended: The body has been received, if not read.
     """
 
-    def __init__(self, client: Client, key: tuple[str, int, bool], connection: Connection) -> None:
+    def __init__(self, client: Http1Client, key: tuple[str, int, bool], connection: Http1Connection) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.ended = False
@@ -149,7 +149,7 @@ class Answer:
         self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._client = client
         self._key = key
-        self._connection: Connection | None = connection
+        self._connection: Http1Connection | None = connection
         self._pieces: list[bytes] = []
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -272,7 +272,7 @@ class Answer:
             self._waiter.set_result(None)
 
 
-class Connection(asyncio.Protocol):
+class Http1Connection(asyncio.Protocol):
     """One connection to a backend. Callbacks `on_...` are those of the parser.
 
     Attributes:
@@ -287,7 +287,7 @@ class Connection(asyncio.Protocol):
         self.got_data = False
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
-        self._answer: Answer | None = None
+        self._answer: Http1Answer | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._headers: dict[str, str] = {}
         self._beside_body = 0
@@ -302,7 +302,7 @@ class Connection(asyncio.Protocol):
         """Return whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def send(self, answer: Answer, head: bytes, body: bytes, sending: Sending) -> Answer:
+    async def send(self, answer: Http1Answer, head: bytes, body: bytes, sending: Sending) -> Http1Answer:
         """Send a request, and return its answer once the head is there. Notes in `sending` when all of it is sent."""
         transport = self._transport
         if transport is None or transport.is_closing():
@@ -327,7 +327,7 @@ class Connection(asyncio.Protocol):
             raise
         return answer
 
-    async def _write(self, answer: Answer, head: bytes, body: memoryview) -> None:
+    async def _write(self, answer: Http1Answer, head: bytes, body: memoryview) -> None:
         """Write a large request piece by piece. A backend that refuses it before its end gets no more of it."""
         transport = self._transport
         assert transport is not None

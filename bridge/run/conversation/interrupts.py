@@ -20,7 +20,7 @@ from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, json_text, result_text
 from bridge.model.events import APPROVALS, AWAITS_RESULT
 from bridge.model.parts import Extras
-from bridge.run.conversation.conversation import results_in
+from bridge.run.conversation.comparison import results_in
 
 _TYPES: dict[type, frozenset[str]] = {
     str: frozenset({"string"}),

@@ -19,17 +19,17 @@ class PushTargets:
     They are kept under an owner of its own, as they are no conversation of the owner's.
     """
 
-    def __init__(self, history: ConversationStore, owner: str, scope: str, task_id: str) -> None:
-        self._history = history
+    def __init__(self, store: ConversationStore, owner: str, scope: str, task_id: str) -> None:
+        self._store = store
         self._place = derived_id(owner, after="\0push"), scope, task_id
 
     async def load(self) -> list[PushTarget]:
         """Return all targets, the oldest first."""
-        return _read(await self._history.load(*self._place))
+        return _read(await self._store.load(*self._place))
 
     async def set(self, target: PushTarget) -> None:
         """Add a target, in place of one with its id. Raises `RequestError` if there are `MOST` others."""
-        async with self._history.turn(*self._place) as held:
+        async with self._store.turn(*self._place) as held:
             others = [each for each in _read(held.conversation) if each.id != target.id]
             if len(others) >= MOST:
                 text = f"This task has {MOST} push notification configs, which is the limit; delete one first."
@@ -39,7 +39,7 @@ class PushTargets:
 
     async def delete(self, target_id: str) -> None:
         """Remove a target, if there is one with this id."""
-        async with self._history.turn(*self._place) as held:
+        async with self._store.turn(*self._place) as held:
             known = _read(held.conversation)
             others = [each for each in known if each.id != target_id]
             if len(others) != len(known):

@@ -16,14 +16,14 @@ class TaskIndex:
     It is kept under an owner of its own, as it is no conversation of the owner's.
     """
 
-    def __init__(self, history: ConversationStore, owner: str, scope: str) -> None:
-        self._history = history
+    def __init__(self, store: ConversationStore, owner: str, scope: str) -> None:
+        self._store = store
         self._owner = derived_id(owner, after="\0tasks")
         self._scope = scope
 
     async def latest(self) -> str | None:
         """Return the id of the task that was added last; None if there is none."""
-        conversation = await self._history.load(self._owner, self._scope, _HEAD)
+        conversation = await self._store.load(self._owner, self._scope, _HEAD)
         return None if conversation is None else conversation.extra.get(_LATEST)
 
     @asynccontextmanager
@@ -32,7 +32,7 @@ class TaskIndex:
 
         One task is added at a time, in all processes that share the store.
         """
-        async with self._history.turn(self._owner, self._scope, _HEAD) as held:
+        async with self._store.turn(self._owner, self._scope, _HEAD) as held:
             yield held.conversation.extra.get(_LATEST)
             held.conversation.extra = {_LATEST: task_id}
             await held.commit([])
@@ -40,5 +40,5 @@ class TaskIndex:
     @asynccontextmanager
     async def continuing(self, task_id: str) -> AsyncIterator[None]:
         """Hold the task while a message or a cancellation changes it, so that no other one acts on the same state."""
-        async with self._history.turn(self._owner, self._scope, derived_id(task_id, before=f"{_HEAD}/")):
+        async with self._store.turn(self._owner, self._scope, derived_id(task_id, before=f"{_HEAD}/")):
             yield

@@ -22,7 +22,7 @@ class RunPlan:
     `forwarded` are client headers for the backend. If `eager`, readers see the head of the run before the backend
     answers. `model` is the name to show where the backend names none. The run fails after `limit` seconds, if not
     earlier by its backend's timeouts. If `background`, the run produces a stored response
-    (`bridge.run.durable.responses`) that continues the response `previous`.
+    (`bridge.run.durable.answer_stream`) that continues the response `previous`.
     """
 
     route: str

@@ -19,7 +19,7 @@ from bridge.errors import BridgeError, ErrorCode, log_unexpected
 from bridge.run.backends.fetch import CallFailed, OutsideClient
 from bridge.run.conversation.push_targets import PushTargets
 from bridge.run.durable.plan import RunPlan
-from bridge.run.durable.service import Runs
+from bridge.run.durable.runs import Runs
 from bridge.stores import RunKey
 
 log = logging.getLogger("bridge.runs")

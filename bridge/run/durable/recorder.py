@@ -42,7 +42,7 @@ class _Group:
     size: int = 0
 
 
-class Recorder:
+class RunRecorder:
     """Writes the log of one run, which has `position` entries already; `token` holds its lease.
 
     `given_up` is called when nothing can be written any more: another process has the run, or the store has been

@@ -14,7 +14,7 @@ from bridge.model import Event, FinishReason, RunFailed, RunFinished, RunStarted
 from bridge.model.closing import OpenParts
 from bridge.run.durable.log import UNREADABLE, from_body
 from bridge.run.durable.plan import RunPlan
-from bridge.run.durable.recorder import PATIENCE, Recorder
+from bridge.run.durable.recorder import PATIENCE, RunRecorder
 from bridge.run.run import Run
 from bridge.stores import RunKey, RunRecord, RunStore
 from bridge.stores.joint import Joint
@@ -56,7 +56,7 @@ class RunWorker:
         self.plan = plan
         self._make = drive
         self._limit = limit
-        self._recorder = Recorder(store, record.key, token, record.entries, self.abandon, patience)
+        self._recorder = RunRecorder(store, record.key, token, record.entries, self.abandon, patience)
         self._lost = Losses()
         self._run: Run | None = None
         self._driving: asyncio.Task[None] | None = None
@@ -200,6 +200,6 @@ async def write_failure(
     except ValueError as error:
         # Written by another version of the bridge: it must end all the same.
         log_unexpected(log, f"run {record.key.run_id} cannot be read", error)
-    recorder = Recorder(store, record.key, token, record.entries, lambda: None, patience)
+    recorder = RunRecorder(store, record.key, token, record.entries, lambda: None, patience)
     recorder.put(parts.fail(failure, head))
     await recorder.close()

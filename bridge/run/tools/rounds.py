@@ -1,4 +1,4 @@
-"""The rounds in which a model calls tools that are run here, as one run: see `bridge.run.tools.tools`."""
+"""The rounds in which a model calls tools that are run here, as one run: see `bridge.run.tools.tool_sources`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from bridge.model import (
 from bridge.model import events as ev
 from bridge.model.events import UsageReported
 from bridge.run.backend import CallInfo
-from bridge.run.conversation.conversation import messages_of
+from bridge.run.conversation.comparison import messages_of
 from bridge.run.wrapped import WrappedCall
 
 if TYPE_CHECKING:
-    from bridge.run.tools.tools import WithTools
+    from bridge.run.tools.tool_sources import WithTools
 
 _COUNTS = tuple(f.name for f in fields(UsageReported) if f.name != "extras")
 _AT_ONCE = 16

@@ -59,7 +59,8 @@ class Dialogue:
 
 
 class Inquiries:
-    """See `bridge.server.grpc.service.Host`. `idle`: seconds without messages after which a session is ended."""
+    """See `bridge.server.grpc.grpc_server.GrpcHost`. `idle`: a session ends after so many seconds
+    without messages."""
 
     def __init__(self, idle: float) -> None:
         self.conversations: dict[str, Dialogue] = {}

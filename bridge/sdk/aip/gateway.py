@@ -13,7 +13,7 @@ from bridge.sdk.aip.data import AgentInfo, NodeInfo, ToolBoxInfo, ToolInfo, info
 from bridge.sdk.aip.node import Node
 from bridge.server.auth.api_keys import Key, Keys
 from bridge.server.auth.identity import Identity
-from bridge.server.grpc.guard import Guard
+from bridge.server.grpc.grpc_guard import GrpcGuard
 
 
 class Gateway(Node):
@@ -59,15 +59,15 @@ class Gateway(Node):
         return {name: info for name, info in self.get_registered_nodes().items() if not isinstance(info, AgentInfo)}
 
 
-def _guard(keys: Mapping[str, str]) -> Guard:
+def _guard(keys: Mapping[str, str]) -> GrpcGuard:
     if not keys or not all(keys.values()):
         raise ValueError("keys: expected at least one name with its key, and no empty key; None allows all callers")
     known = [Key(name, Keys.digest(key), frozenset("*")) for name, key in keys.items()]
-    return Guard(Identity(known), {})
+    return GrpcGuard(Identity(known), {})
 
 
 class _Nobody:
-    """See `bridge.server.grpc.service.Host`: a gateway has no agents and tools of its own."""
+    """See `bridge.server.grpc.grpc_server.GrpcHost`: a gateway has no agents and tools of its own."""
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
         raise NotImplementedError

@@ -14,8 +14,8 @@ from bridge.dialects.aip.options import MAX_MESSAGE, FrontOptions, Tls
 from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.wire import AgentInfo, ToolInfo
 from bridge.run.backends.grpc.channels import Metadata, metadata_of, open_channel
-from bridge.server.grpc.guard import Guard
-from bridge.server.grpc.service import GrpcServer, Host
+from bridge.server.grpc.grpc_guard import GrpcGuard
+from bridge.server.grpc.grpc_server import GrpcHost, GrpcServer
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -74,7 +74,7 @@ class Node:
             raise ValueError(f"{address!r}: a secure connection needs certificates, which tls= names")
         return plain_address(f"http{found}{rest}")
 
-    async def _serve(self, agent_registry: AgentRegistry, host: Host, guard: Guard | None = None) -> None:
+    async def _serve(self, agent_registry: AgentRegistry, host: GrpcHost, guard: GrpcGuard | None = None) -> None:
         """Raises `OSError` when the address cannot be had, `RuntimeError` when it is served by this node already."""
         if self._server is not None:
             raise RuntimeError(f"the node at {self.address} has already been started")

@@ -239,7 +239,7 @@ class ToolNode(Machine):
 
 
 class _Host:
-    """See `bridge.server.grpc.service.Host`."""
+    """See `bridge.server.grpc.grpc_server.GrpcHost`."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool

@@ -43,7 +43,7 @@ class Reason(StrEnum):
 
 
 @dataclass(slots=True)
-class Refusal(Failure):
+class AuthFailure(Failure):
     """A failure with its details for the audit log. `user`: the owner of the key or token, if known."""
 
     reason: Reason = Reason.FORBIDDEN
@@ -60,7 +60,7 @@ def refused(
 ) -> RequestError:
     """Return the error of a refusal (unauthorized or forbidden)."""
     error = RequestError(message)
-    error.failure = Refusal(code, message, headers=headers or {}, reason=reason, user=user)
+    error.failure = AuthFailure(code, message, headers=headers or {}, reason=reason, user=user)
     return error
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from bridge.errors import ErrorCode, Failure, shortened
-from bridge.server.auth.api_keys import Reason, Refusal
+from bridge.server.auth.api_keys import AuthFailure, Reason
 from bridge.toolkit.redact import explained
 
 log = logging.getLogger("bridge.audit")
@@ -28,7 +28,7 @@ PEERS = 1000
 _OTHERS = "other addresses"
 
 
-class RefusalLog:
+class AuditLog:
     """Writes refusals to the log. Belongs to one event loop; `close` writes what is pending.
 
     `count` is called with the reason of every refusal, also of those that the log leaves out.
@@ -53,7 +53,7 @@ class RefusalLog:
         if failure.code not in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
             return
         reason = Reason.FORBIDDEN
-        if isinstance(failure, Refusal):
+        if isinstance(failure, AuthFailure):
             reason, user = failure.reason, failure.user or user
         facts = {"reason": reason, **_facts(path, peer, user, request_id)}
         self._write(log, "refused", facts, str(reason), peer)

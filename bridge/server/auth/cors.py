@@ -21,7 +21,7 @@ from bridge.errors import ErrorCode, RequestError
 if TYPE_CHECKING:
     from bridge.engine.config import Server
 
-KEPT = frozenset(
+PRIVATE_OPERATIONS = frozenset(
     {
         Operation.ATTACH,
         Operation.CANCEL,
@@ -41,7 +41,7 @@ KEPT = frozenset(
 
 _READER = web.RequestKey("reader", str)
 """The origin that may read the response."""
-_STRANGER = web.RequestKey("stranger", bool)
+_CROSS_ORIGIN = web.RequestKey("cross_origin", bool)
 """Set for requests of pages whose origin is not named in the configuration."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PRIVATE = frozenset({"internal", "local", "localhost"})
@@ -54,7 +54,7 @@ _EXPOSED = (
 _PREFLIGHT = "Access-Control-Request-Method, Access-Control-Request-Headers, Access-Control-Request-Private-Network"
 
 
-class Browsers:
+class OriginPolicy:
     """Checks requests against the hosts and origins of the configuration; `*` admits every page to what keeps nothing.
 
     `hosts`: the names under which the server may be called, None for any. `may_have_address`: also IP addresses, and
@@ -87,7 +87,7 @@ class Browsers:
         site = http.headers.get("sec-fetch-site")
         if "origin" not in http.headers:
             if site not in (None, "same-origin", "none"):
-                http[_STRANGER] = True
+                http[_CROSS_ORIGIN] = True
                 if http.method not in _SAFE:
                     raise _forbidden("A page of another site sent this request without an Origin.")
             return
@@ -99,7 +99,7 @@ class Browsers:
             self._public,
         }
         if not (named or own):
-            http[_STRANGER] = True
+            http[_CROSS_ORIGIN] = True
             if not (self._admits_null if origin == "null" else self._any):
                 raise _forbidden(f"Pages of {origin[:100]!r} may not call this server (server.cors.origins).")
         if named or self._any or not own:
@@ -110,15 +110,21 @@ class Browsers:
             return True
         return self.may_have_address and bool(name) and (_is_address(name) or _is_private(name))
 
-    def check_endpoint(self, http: web.Request, *, kept: bool, local: bool = False) -> None:
-        """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `kept`: it is one of `KEPT`.
+    def check_endpoint(self, http: web.Request, *, private: bool, local: bool = False) -> None:
+        """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `private`: its operation is one
+        of `PRIVATE_OPERATIONS`.
 
         `local`: programs of the same machine may call it with the origin of their own page, if the server is on
         loopback.
         """
-        if kept and not (local and self._is_local and is_loopback(_host(http.headers.get("origin", "")))):
-            check_kept(http)
-        elif "sec-fetch-site" in http.headers and "origin" not in http.headers and not self._any and _STRANGER in http:
+        if private and not (local and self._is_local and is_loopback(_host(http.headers.get("origin", "")))):
+            check_named_origin(http)
+        elif (
+            "sec-fetch-site" in http.headers
+            and "origin" not in http.headers
+            and not self._any
+            and _CROSS_ORIGIN in http
+        ):
             raise _forbidden("A page of another site may not call this server (server.cors.origins).")
 
     def add_headers(self, http: web.Request, headers: CIMultiDict[str]) -> None:
@@ -150,9 +156,9 @@ def is_preflight(http: web.Request) -> bool:
     return http.method == "OPTIONS" and "access-control-request-method" in http.headers
 
 
-def check_kept(http: web.Request) -> None:
+def check_named_origin(http: web.Request) -> None:
     """Raises `RequestError` (forbidden) for pages of origins that are not named: they may not reach what is kept."""
-    if _STRANGER in http:
+    if _CROSS_ORIGIN in http:
         http.pop(_READER, None)
         raise _forbidden("Pages of this origin may not read stored data; name the origin in server.cors.origins.")
 

@@ -21,7 +21,7 @@ from bridge.server.auth.api_keys import Allowance, Grant, Key, Keys, Reason, che
 
 if TYPE_CHECKING:
     from bridge.engine.config import ApiKey, Auth, Config, Jwt
-    from bridge.server.auth.tokens import Tokens
+    from bridge.server.auth.tokens import JwtVerifier
 
 QUERY_TOKEN = "access_token"
 """The query parameter that may carry a key where an endpoint and its route let it: EventSource sends no headers."""
@@ -52,7 +52,7 @@ def visit_of(http: web.Request, query_key: str = "") -> Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Principal:
     """The sender of a request, and the grants of its key or token; None = it may do everything."""
 
     user: str
@@ -105,7 +105,7 @@ class Identity:
         self,
         keys: Sequence[Key] = (),
         *,
-        tokens: Tokens | None = None,
+        tokens: JwtVerifier | None = None,
         proxy: Proxy | None = None,
         open: bool = False,
         reserved: str | None = None,
@@ -154,22 +154,22 @@ class Identity:
         caller.check(mounts, scope)
         return caller.user
 
-    async def caller(self, visit: Visit) -> Caller:
+    async def caller(self, visit: Visit) -> Principal:
         """Return who sent a request, whatever it asks for. Raises what `user` raises, but for forbidden."""
         if self.is_open:
-            return Caller("")
+            return Principal("")
         named = self._proxy.user(visit) if self._proxy is not None else None
         if named is not None:
-            return Caller(self._anybody_else(named))
+            return Principal(self._anybody_else(named))
         sent = visit.key
         if not sent:
             raise unauthorized(self._what_is_needed(), Reason.NO_KEY)
         key = self._key(sent)
         if key is not None:
-            return Caller(key.name, (Grant(key.routes, key.scopes),), "API key")
+            return Principal(key.name, (Grant(key.routes, key.scopes),), "API key")
         if self._tokens is not None:
             bearer = await self._tokens.bearer(sent)
-            return Caller(self._anybody_else(bearer.user), bearer.grants, "token")
+            return Principal(self._anybody_else(bearer.user), bearer.grants, "token")
         raise unauthorized("The API key is unknown.", Reason.UNKNOWN_KEY)
 
     def _anybody_else(self, name: str) -> str:
@@ -230,11 +230,11 @@ def _allowance(section: ApiKey) -> Allowance | None:
     return Allowance(**limits, models=section.models)
 
 
-def _tokens(section: Jwt) -> Tokens:
+def _tokens(section: Jwt) -> JwtVerifier:
     # The package is small, but a server without tokens has no use for it.
-    from bridge.server.auth.tokens import Tokens
+    from bridge.server.auth.tokens import JwtVerifier
 
-    return Tokens(section)
+    return JwtVerifier(section)
 
 
 def page_key_of(config: Config) -> Key | None:

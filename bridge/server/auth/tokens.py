@@ -51,7 +51,7 @@ class Bearer:
     grants: tuple[Grant, ...]
 
 
-class Tokens:
+class JwtVerifier:
     """Checks tokens according to `server.auth.jwt`.
 
     Raises `ConfigError` if public keys are configured and the package that checks them is missing.

@@ -4,6 +4,26 @@
 code knows a dialect by its name.
 """
 
-from bridge.server.connect.programs import CLIENTS, FROM_PAGES, SERVERS, Client, Place, Server, Snippet, named, unknown
+from bridge.server.connect.programs import (
+    CLIENTS,
+    FROM_PAGES,
+    SERVERS,
+    BackendProgram,
+    ClientProgram,
+    RouteAddress,
+    Snippet,
+    named,
+    unknown,
+)
 
-__all__ = ["CLIENTS", "FROM_PAGES", "SERVERS", "Client", "Place", "Server", "Snippet", "named", "unknown"]
+__all__ = [
+    "CLIENTS",
+    "FROM_PAGES",
+    "SERVERS",
+    "BackendProgram",
+    "ClientProgram",
+    "RouteAddress",
+    "Snippet",
+    "named",
+    "unknown",
+]

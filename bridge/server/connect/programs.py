@@ -21,7 +21,7 @@ FROM_PAGES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RouteAddress:
     """A route: `origin` is the address of the bridge, without a slash at the end; `path` is that of the route.
 
     `command` and `file` are the bridge's program and its configuration, for programs that start it themselves.
@@ -61,14 +61,14 @@ class Snippet:
     """Lines to paste. `where` says into what: a file, a shell, a menu of the program.
 
     `text` has the places `<base>`, `<path>` (that of the route), `<origin>`, `<root>` (the base URL without `/v1`),
-    `<key>`, `<model>`, `<command>` and `<file>` (those of a `Place`).
+    `<key>`, `<model>`, `<command>` and `<file>` (those of a `RouteAddress`).
     """
 
     where: str
     language: str
     text: str
 
-    def at(self, place: Place) -> str:
+    def at(self, place: RouteAddress) -> str:
         """Return the lines for a route."""
         return place.filled(self.text)
 
@@ -96,7 +96,7 @@ class CodingAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class ClientProgram:
     """A program that calls a route.
 
     `dialects` are those that it speaks, the recommended one first; `own_models`: it asks for models by names of its
@@ -114,7 +114,7 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class BackendProgram:
     """A server or service that a backend calls. `key` is the variable that its users keep its key in."""
 
     title: str
@@ -124,12 +124,12 @@ class Server:
     notes: tuple[str, ...] = ()
 
 
-def _client(value: dict[str, Any]) -> Client:
+def _client(value: dict[str, Any]) -> ClientProgram:
     snippets = tuple(Snippet(s["where"], s["language"], "\n".join(s["lines"])) for s in value["snippets"])
     flags = {name: value.get(name, False) for name in ("own_models", "browser")}
     agent = _agent(value["agent"]) if "agent" in value else None
     notes = tuple(value.get("notes", ()))
-    return Client(value["title"], tuple(value["dialects"]), snippets, **flags, notes=notes, agent=agent)
+    return ClientProgram(value["title"], tuple(value["dialects"]), snippets, **flags, notes=notes, agent=agent)
 
 
 def _agent(value: dict[str, Any]) -> CodingAgent:
@@ -137,17 +137,19 @@ def _agent(value: dict[str, Any]) -> CodingAgent:
     return CodingAgent(**fields)
 
 
-def _server(value: dict[str, Any]) -> Server:
+def _server(value: dict[str, Any]) -> BackendProgram:
     notes = tuple(value.get("notes", ()))
-    return Server(value["title"], value["dialect"], value["url"], value.get("key", ""), notes)
+    return BackendProgram(value["title"], value["dialect"], value["url"], value.get("key", ""), notes)
 
 
 _TABLE: dict[str, Any] = json.loads(resources.files(__package__).joinpath("programs.json").read_bytes())
-CLIENTS: dict[str, Client] = {name: _client(value) for name, value in _TABLE["clients"].items()}
+CLIENTS: dict[str, ClientProgram] = {name: _client(value) for name, value in _TABLE["clients"].items()}
 """The programs that call a route, by the name that users type; a dialect's own name works as well."""
-AGENTS: dict[str, Client] = {client.agent.command: client for client in CLIENTS.values() if client.agent is not None}
+AGENTS: dict[str, ClientProgram] = {
+    client.agent.command: client for client in CLIENTS.values() if client.agent is not None
+}
 """The coding agents among them, by their commands."""
-SERVERS: dict[str, Server] = {name: _server(value) for name, value in _TABLE["servers"].items()}
+SERVERS: dict[str, BackendProgram] = {name: _server(value) for name, value in _TABLE["servers"].items()}
 """The servers, services and agents that a backend calls, by name."""
 ANSWERS: list[dict[str, Any]] = _TABLE["answers"]
 """What servers answer to a GET, by which `probe` recognizes their dialects; the first entry that fits counts.
@@ -155,7 +157,7 @@ ANSWERS: list[dict[str, Any]] = _TABLE["answers"]
 `list` is the array of models and `id` the field with their names, which begin with `prefix`; `holds` and `lacks` are
 fields of each. An answer without models has `keys`. `dialects`: the one that is named, and those that are alike.
 """
-Kind = TypeVar("Kind", Client, Server)
+Kind = TypeVar("Kind", ClientProgram, BackendProgram)
 
 
 def named(programs: Mapping[str, Kind], name: str) -> Kind | None:

@@ -21,7 +21,7 @@ from bridge.errors import BackendError
 from bridge.toolkit.redact import masked, printable
 
 if TYPE_CHECKING:
-    from bridge.engine.telemetry.metrics import Metrics
+    from bridge.engine.telemetry.metrics import BridgeMetrics
 
 log = logging.getLogger("bridge.grpc")
 
@@ -76,7 +76,7 @@ class CallRecord:
 class Activity:
     """Writes and counts what happens at `address`. `metrics` gives those of the process, None where none are served."""
 
-    def __init__(self, address: str, metrics: Callable[[], Metrics | None] = lambda: None) -> None:
+    def __init__(self, address: str, metrics: Callable[[], BridgeMetrics | None] = lambda: None) -> None:
         self._address = address
         self._metrics = metrics
 

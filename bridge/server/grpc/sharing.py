@@ -17,7 +17,7 @@ import orjson
 
 from bridge.contract.optional.sessions import AgentRegistry, SharedNode
 from bridge.errors import BridgeError, log_unexpected
-from bridge.server.grpc.nodes import Nodes
+from bridge.server.grpc.node_registry import Nodes
 from bridge.stores.places import Places
 
 log = logging.getLogger("bridge.grpc")

@@ -25,8 +25,8 @@ from bridge.server.operations.route_operations import RouteOperations
 from bridge.server.page.site import Page
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import GUARD, Guard
+from bridge.server.requests.http_messages import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id
 from bridge.server.requests.state import STATE, Hosting, State, Task
-from bridge.server.requests.wire import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id
 from bridge.server.requests.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
 
 log = logging.getLogger("bridge.server")
@@ -63,12 +63,12 @@ def make_app(bridge: Bridge, hosting: Hosting | None = None) -> web.Application:
     _mount(app, bridge, state, page)
     mount_metadata(app, bridge)
     if server.metrics is not None:
-        from bridge.server.operations.metrics_endpoint import Scrape
+        from bridge.server.operations.metrics_endpoint import MetricsEndpoint
 
         assert metrics is not None
-        scrape = Scrape(bridge, metrics, state.limits, state.identity, server.metrics)
-        app.cleanup_ctx.append(scrape.life)
-        app.router.add_get(server.metrics.path, scrape.answer)
+        endpoint = MetricsEndpoint(bridge, metrics, state.limits, state.identity, server.metrics)
+        app.cleanup_ctx.append(endpoint.life)
+        app.router.add_get(server.metrics.path, endpoint.answer)
     app.router.add_get(server.health.live, _live)
     app.router.add_get(server.health.ready, _ready)
     return app
@@ -144,7 +144,7 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
     """Wrap a handler in the checks of its caller."""
-    guard = Guard(endpoint, route, state.bridge, state.browsers, state.identity, state.limits, state.refusals)
+    guard = Guard(endpoint, route, state.bridge, state.origins, state.identity, state.limits, state.refusals)
 
     async def handle(http: web.Request) -> web.StreamResponse:
         http[GUARD] = guard
@@ -173,13 +173,13 @@ def _shaping_errors(state: State) -> Middleware:
 
     @web.middleware
     async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-        state.heads.note(request.protocol)
+        state.slow_clients.note(request.protocol)
         try:
             try:
                 if OTHER_VERSION in request:
                     raise RequestError(f"Expected HTTP/1.1, got {request[OTHER_VERSION]}.", status=505)
                 if request.path not in probes:
-                    state.browsers.check(request)
+                    state.origins.check(request)
                 if request.method == "OPTIONS" and is_preflight(request):
                     response: web.StreamResponse = web.Response(status=200)
                 else:
@@ -353,7 +353,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             headers["connection"] = "close"
             response.force_close()
         if not is_own_page:
-            state.browsers.add_headers(http, headers)
+            state.origins.add_headers(http, headers)
 
     return add_headers
 

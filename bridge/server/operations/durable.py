@@ -19,7 +19,7 @@ from bridge.contract import ResumableDialect, WireRequest, require
 from bridge.errors import BridgeError
 from bridge.run.durable import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import assembled, response_of, stream_headers
+from bridge.server.requests.http_messages import assembled, response_of, stream_headers
 from bridge.server.requests.writing import StreamedResponse, abort, has_left
 from bridge.translation.framing import sse
 

@@ -10,10 +10,10 @@ from aiohttp import web
 
 from bridge.contract import WireRequest
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
-from bridge.run.backends.answers import AT_ONCE, broken_off
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.http_answer import AT_ONCE, broken_off
+from bridge.run.backends.http_backend import HttpBackend
 from bridge.server.auth.api_keys import Reason, refused
-from bridge.server.auth.cors import check_kept, is_json
+from bridge.server.auth.cors import check_named_origin, is_json
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.handler import RequestScope
 from bridge.server.requests.writing import StreamedResponse
@@ -33,7 +33,7 @@ async def serve_forward(scope: RequestScope) -> web.StreamResponse:
     http, backend = scope.http, scope.route.extras_at
     assert backend is not None, "the surface has such endpoints only where there is a backend for them"
     if not is_json(http):
-        check_kept(http)  # sent without a preflight
+        check_named_origin(http)  # sent without a preflight
     if scope.limiter.is_limited_to_models(scope.user):
         text = "This API key allows some models only, and the bridge does not read which one this request names."
         raise refused(text, Reason.MODEL, user=scope.user)

@@ -14,10 +14,10 @@ from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Media, Message, Text, ToolResult, json_text, result_text
 from bridge.model.jsontext import loads
 from bridge.model.parts import url_of
-from bridge.run.conversation.queued_runs import SHOWN, MessageInfo, own_metadata
-from bridge.server.operations.attachments import AttachmentService
-from bridge.server.operations.queued import check_owner
-from bridge.server.requests.wire import USER, read_request, response_of
+from bridge.run.conversation.queued_turns import SHOWN, MessageInfo, own_metadata
+from bridge.server.operations.attachment_service import AttachmentService
+from bridge.server.operations.queued_run_endpoints import check_owner
+from bridge.server.requests.http_messages import USER, read_request, response_of
 from bridge.stores import Conversation
 
 

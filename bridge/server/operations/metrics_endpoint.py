@@ -9,21 +9,23 @@ from aiohttp import web
 
 from bridge.engine.bridge import Bridge
 from bridge.engine.config import Metrics as Section
-from bridge.engine.telemetry.metrics import CONTENT_TYPE, Metrics
+from bridge.engine.telemetry.metrics import CONTENT_TYPE, BridgeMetrics
 from bridge.errors import RequestError
-from bridge.server.auth.cors import check_kept
+from bridge.server.auth.cors import check_named_origin
 from bridge.server.auth.identity import Identity, visit_of
-from bridge.server.requests.limits import Limits
-from bridge.server.requests.wire import error_of
+from bridge.server.requests.http_messages import error_of
+from bridge.server.requests.limits import ServerLimits
 
 _LOOK = 5.0
 """Seconds between two polls, where another process may answer the scrape."""
 
 
-class Scrape:
+class MetricsEndpoint:
     """One server's part in the metrics of its process. `answer` serves their path, `life` is its life."""
 
-    def __init__(self, bridge: Bridge, metrics: Metrics, limits: Limits, identity: Identity, section: Section) -> None:
+    def __init__(
+        self, bridge: Bridge, metrics: BridgeMetrics, limits: ServerLimits, identity: Identity, section: Section
+    ) -> None:
         self._bridge = bridge
         self._limits = limits
         self._identity = identity
@@ -45,7 +47,7 @@ class Scrape:
             self._metrics.sample()
 
     async def answer(self, http: web.Request) -> web.StreamResponse:
-        check_kept(http)
+        check_named_origin(http)
         if not self._section.public:
             try:
                 await self._identity.check_operator(visit_of(http), self._section.path)
@@ -61,7 +63,7 @@ class Scrape:
         return self._limits.waiting
 
     @property
-    def driven(self) -> int:
+    def executing(self) -> int:
         return len(self._bridge.runs.tasks) if self._bridge.has_runs else 0
 
     @property
@@ -69,12 +71,12 @@ class Scrape:
         return {*self._bridge.config.backends, *(back.name for route in self._bridge.routes for back in route.backends)}
 
     @property
-    def left_alone(self) -> Mapping[str, bool]:
+    def breakers(self) -> Mapping[str, bool]:
         backends = {backend.name: backend for route in self._bridge.routes for backend in route.backends}
         return {name: b.breaker.is_open for name, b in backends.items() if b.breaker is not None}
 
 
-async def _poll(of: Metrics) -> None:
+async def _poll(of: BridgeMetrics) -> None:
     while True:
         of.sample()
         await asyncio.sleep(_LOOK)

@@ -25,30 +25,30 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import Caller, Route
+from bridge.engine.route import Route, RunCaller
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
-from bridge.server.operations.agent_tasks import serve_task_call
+from bridge.server.operations.agent_task_endpoints import serve_task_call
 from bridge.server.operations.descriptions import described
 from bridge.server.operations.durable import serve_durable, serve_resume
 from bridge.server.operations.forwarding import serve_forward
 from bridge.server.operations.history import HistoryHandler
-from bridge.server.operations.queued import serve_cancel, serve_start, serve_subscribe
-from bridge.server.operations.responses import (
+from bridge.server.operations.queued_run_endpoints import serve_cancel, serve_start, serve_subscribe
+from bridge.server.operations.response_endpoints import (
     serve_cancel_response,
     serve_delete,
     serve_items,
     serve_retrieve,
     serve_run_or_background,
 )
-from bridge.server.operations.rpc import RpcHandler
-from bridge.server.operations.run import serve_answer_or_run, serve_run
-from bridge.server.operations.single_run import SessionLocks, serve_single_durable, serve_stop, single_run
-from bridge.server.operations.tasks import serve_status, serve_task
+from bridge.server.operations.rpc_endpoint import RpcHandler
+from bridge.server.operations.run_endpoint import serve_answer_or_run, serve_run
+from bridge.server.operations.single_run_endpoints import SessionLocks, serve_single_durable, serve_stop, single_run
+from bridge.server.operations.task_endpoints import serve_status, serve_task
 from bridge.server.operations.tool_calls import ToolServer
 from bridge.server.operations.uploads import UploadHandlers, files_of
-from bridge.server.operations.websocket import SocketHandler
+from bridge.server.operations.websocket_endpoint import SocketHandler
 from bridge.server.requests.handler import RouteHandler, Serve
-from bridge.server.requests.wire import USER, decoded, read_request, request_id, response_of
+from bridge.server.requests.http_messages import USER, decoded, read_request, request_id, response_of
 from bridge.server.requests.writing import hold
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class RouteOperations:
         request = await decoded(dialect.decode_count_request, wire, context)
         self._limiter.check_model(user, request.model or route.default_model)
         await hold(http, self._limiter.slot(user))
-        caller = Caller(user, request_id(http), wire.headers, wire.body)
+        caller = RunCaller(user, request_id(http), wire.headers, wire.body)
         tokens, estimated = await self._bridge.count(route, request, caller)
         response = response_of(dialect.encode_count(tokens, estimated))
         if estimated:
@@ -229,7 +229,7 @@ class RouteOperations:
         context = Context(request_id(http), None, begin, route.options, route.default_model)
         asked = dialect.decode_embeddings_request(wire, context)
         await hold(http, self._limiter.slot(user))
-        caller = Caller(user, request_id(http), wire.headers, wire.body)
+        caller = RunCaller(user, request_id(http), wire.headers, wire.body)
         found = await self._bridge.embed(route, asked, caller)
         return response_of(dialect.encode_embeddings(asked, found, time.time() - begin))
 

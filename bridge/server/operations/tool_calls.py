@@ -44,17 +44,17 @@ from bridge.contract import (
     require,
 )
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller, Route
+from bridge.engine.route import Route, RunCaller
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import Heartbeat, Request, RunFailed, RunStarted
 from bridge.model.jsontext import dumps
 from bridge.run.run import Run
-from bridge.server.operations.agent_tasks import serve_stored_task
-from bridge.server.operations.run import shown_model
+from bridge.server.operations.agent_task_endpoints import serve_stored_task
+from bridge.server.operations.run_endpoint import shown_model
 from bridge.server.requests.guard import GUARD
 from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.http_messages import decoded, response_of, stream_headers
 from bridge.server.requests.spans import spanned_call
-from bridge.server.requests.wire import decoded, response_of, stream_headers
 from bridge.server.requests.writing import StreamedResponse
 from bridge.stores.held_places import LOST, HeldPlace, HeldPlaces, line_of
 from bridge.stores.signing import kept_secret
@@ -313,7 +313,7 @@ class _Call:
         scope: RequestScope,
         dialect: ToolServerDialect,
         request: Request,
-        caller: Caller,
+        caller: RunCaller,
         places: HeldPlaces | None = None,
         session: str = "",
     ) -> None:

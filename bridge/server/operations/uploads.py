@@ -8,11 +8,11 @@ from bridge.contract import QueuedRunsDialect, StoredFile, require
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.run.backends.speech import LIMIT, read_wav, unavailable
-from bridge.server.operations.attachments import AttachmentService
+from bridge.server.operations.attachment_service import AttachmentService
 from bridge.server.operations.forms import read_form
-from bridge.server.operations.queued import check_owner, queue_options
+from bridge.server.operations.queued_run_endpoints import check_owner, queue_options
+from bridge.server.requests.http_messages import USER, read_request, response_of
 from bridge.server.requests.limits import RouteLimiter
-from bridge.server.requests.wire import USER, read_request, response_of
 from bridge.server.requests.writing import hold
 from bridge.stores import Attachment
 

@@ -12,7 +12,7 @@ _FRESH = 10.0  # seconds
 _PATIENCE = 5.0  # seconds
 
 
-class Health:
+class BackendHealth:
     """The last answer of each backend; pages that ask at the same time share the question."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from bridge.engine.watching import RequestEnd, RunWatch, WatchedRequest
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.run.backend import Backend
 from bridge.server.page.loopback import wire_beside
-from bridge.server.page.watched import Watched
+from bridge.server.page.watched import WatchedBackend
 from bridge.translation.framing import sse
 
 HEADER = "x-bridge-trace"
@@ -96,7 +96,7 @@ class Trace:
         return sse.join(out)
 
 
-class Traces:
+class Inspector:
     """The traces that pages of this process read now."""
 
     def __init__(self, bridge: Bridge) -> None:
@@ -157,7 +157,7 @@ class _TracedRun:
     def watched(self, backend: Backend) -> Backend:
         section = self._bridge.config.backends.get(backend.name)
         demo = section is not None and section.dialect == DEMO
-        return cast("Backend", Watched(backend, self._trace, wire_beside(self._front) if demo else None))
+        return cast("Backend", WatchedBackend(backend, self._trace, wire_beside(self._front) if demo else None))
 
     def ended(self, end: RequestEnd) -> None:
         self._trace.lost(end.lost)

@@ -16,14 +16,14 @@ from bridge.engine.route import Route
 from bridge.errors import BridgeError, ConfigError, ErrorCode, RequestError, shortened
 from bridge.run.backend import Backend
 from bridge.server.auth.api_keys import Keys, Reason, unauthorized
-from bridge.server.auth.identity import Caller, Identity, page_key_of, visit_of
-from bridge.server.connect import CLIENTS, Place
+from bridge.server.auth.identity import Identity, Principal, page_key_of, visit_of
+from bridge.server.connect import CLIENTS, RouteAddress
 from bridge.server.connect.programs import NO_KEY
 from bridge.server.page.documents import document_of
-from bridge.server.page.errors import page_of
-from bridge.server.page.health import Health
-from bridge.server.page.inspector import HEADER, Traces
-from bridge.server.requests.wire import OWN_PAGE, STREAM_HEADERS, error_of
+from bridge.server.page.error_pages import page_of
+from bridge.server.page.health import BackendHealth
+from bridge.server.page.inspector import HEADER, Inspector
+from bridge.server.requests.http_messages import OWN_PAGE, STREAM_HEADERS, error_of
 from bridge.server.requests.writing import StreamedResponse
 from bridge.version import __version__
 
@@ -63,12 +63,12 @@ class Page:
     """The page of one server. `traces` are the runs that it watches."""
 
     def __init__(self, bridge: Bridge, identity: Identity) -> None:
-        self.traces = Traces(bridge)
+        self.traces = Inspector(bridge)
         bridge.watch(HEADER, self.traces)
         self._bridge = bridge
         self._identity = identity
         self._key = page_key_of(bridge.config)
-        self._health = Health()
+        self._health = BackendHealth()
         self.beside: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         """Answers requests for the page's address that do not ask for HTML."""
 
@@ -168,7 +168,7 @@ class Page:
         key = NO_KEY if server.is_open else _YOUR_KEY
         return _json(
             [
-                _connected(route, Place(origin, route.path, route.some_model or _YOUR_MODEL, key))
+                _connected(route, RouteAddress(origin, route.path, route.some_model or _YOUR_MODEL, key))
                 for route in routes
                 if not route.dialect.over_grpc
             ]
@@ -207,7 +207,7 @@ class Page:
         return response
 
 
-def _opens(caller: Caller, route: Route) -> bool:
+def _opens(caller: Principal, route: Route) -> bool:
     try:
         caller.check([route.path], Scope.PAGE)
     except RequestError:
@@ -244,7 +244,7 @@ def _described(route: Route) -> dict[str, Any]:
     }
 
 
-def _connected(route: Route, place: Place) -> dict[str, Any]:
+def _connected(route: Route, place: RouteAddress) -> dict[str, Any]:
     """Return what the page says about connecting to a route."""
     return {
         "path": route.path,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.server.page.inspector import Trace
 
 
-class Watched(WrappedBackend):
+class WatchedBackend(WrappedBackend):
     """A backend whose calls are traced."""
 
     def __init__(self, backend: Backend, trace: Trace, wire: Dialect | None = None) -> None:
@@ -48,7 +48,7 @@ class Watched(WrappedBackend):
 class WatchedCall(WrappedCall):
     """A call that is traced: its request, the bytes that arrive and the events that they are decoded to."""
 
-    def __init__(self, call: Call, backend: Watched, request: Request, lost: Losses, trace: Trace) -> None:
+    def __init__(self, call: Call, backend: WatchedBackend, request: Request, lost: Losses, trace: Trace) -> None:
         super().__init__(call)
         self._backend = backend
         self._lost = lost

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import Failure
 from bridge.model import UsageReported
 from bridge.run.run import Run
-from bridge.run.stream_stats import Pace
+from bridge.run.stream_stats import StreamStats
 from bridge.toolkit.redact import explained
 
 if TYPE_CHECKING:
-    from bridge.engine.telemetry.metrics import Metrics
+    from bridge.engine.telemetry.metrics import BridgeMetrics
 
 access = logging.getLogger("bridge.access")
 
 
 @dataclass(slots=True)
-class Report:
+class AccessRecord:
     """The facts of a request's log line and metrics. Times are seconds since the request arrived."""
 
     request_id: str
@@ -42,9 +42,9 @@ class Report:
     retries: int = 0
     continued_at: Sequence[int] = ()
     trace_id: str = ""
-    metrics: Metrics | None = None
+    metrics: BridgeMetrics | None = None
     streaming: bool = False
-    pace: Pace | None = None
+    stats: StreamStats | None = None
     failure: Failure | None = None
     about: Mapping[str, object] = field(default_factory=dict)
     """More facts for the line, such as those of a queued run."""
@@ -79,8 +79,8 @@ class Report:
         if self.metrics is not None:
             if self.streaming:
                 self.metrics.stream(self.route, self.front, -1)
-            if self.pace is not None:
-                self.metrics.pace(self.route, self.front, self.back, self.pace)
+            if self.stats is not None:
+                self.metrics.stream_stats(self.route, self.front, self.back, self.stats)
             self.metrics.request(self.route, self.front, self.back, self.http, self.status, now - self.began)
         level = logging.INFO if self.failure is None else logging.WARNING
         if not access.isEnabledFor(level):

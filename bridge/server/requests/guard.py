@@ -10,12 +10,12 @@ from bridge.contract import SCOPES, Endpoint, Operation, Scope
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.errors import BridgeError
-from bridge.server.auth.audit_log import RefusalLog
-from bridge.server.auth.cors import KEPT, Browsers
+from bridge.server.auth.audit_log import AuditLog
+from bridge.server.auth.cors import PRIVATE_OPERATIONS, OriginPolicy
 from bridge.server.auth.identity import QUERY_TOKEN, Identity, visit_of
 from bridge.server.auth.resource_metadata import challenged
-from bridge.server.requests.limits import Limits
-from bridge.server.requests.wire import REPORTED, USER, request_id
+from bridge.server.requests.http_messages import REPORTED, USER, request_id
+from bridge.server.requests.limits import ServerLimits
 
 _CONNECTED = frozenset({Operation.SOCKET, Operation.CONNECT})
 """Operations of connections, whose requests count, and not they themselves."""
@@ -29,16 +29,16 @@ class Guard:
         endpoint: Endpoint,
         route: Route,
         bridge: Bridge,
-        browsers: Browsers,
+        origins: OriginPolicy,
         identity: Identity,
-        limits: Limits,
-        refusals: RefusalLog,
+        limits: ServerLimits,
+        refusals: AuditLog,
     ) -> None:
         self.dialect = route.dialect
         self.operation = endpoint.operation
         self._route = route
         self._config = bridge.config
-        self._browsers = browsers
+        self._origins = origins
         self._identity = identity
         self._limits = limits
         self._refusals = refusals
@@ -60,8 +60,8 @@ class Guard:
         """Raise `RequestError` (forbidden) for a page of another site that may not call the endpoint."""
         if not self._is_public:
             # A reader who comes back to a durable run reads what is kept.
-            kept = self.operation in KEPT or (self._route.durable and "last-event-id" in http.headers)
-            self._browsers.check_endpoint(http, kept=kept, local=self._is_local)
+            private = self.operation in PRIVATE_OPERATIONS or (self._route.durable and "last-event-id" in http.headers)
+            self._origins.check_endpoint(http, private=private, local=self._is_local)
 
     async def identify(self, http: web.Request) -> None:
         """Find the user of a request and count it. Raises `RequestError` (unauthorized, forbidden, rate limited)."""
@@ -88,7 +88,7 @@ class Guard:
 
     async def permit(self, http: web.Request, operation: Operation) -> None:
         """Check that the user of a request may do what its body asks for. Raises `RequestError` (forbidden)."""
-        self._browsers.check_endpoint(http, kept=operation in KEPT, local=self._is_local)
+        self._origins.check_endpoint(http, private=operation in PRIVATE_OPERATIONS, local=self._is_local)
         if self._asks:
             visit = visit_of(http, self._query_key)
             await self._identity.user(visit, self._route.path, scope=SCOPES[operation])

@@ -17,17 +17,17 @@ from aiohttp import web
 
 from bridge.contract import Context, StoredResponses, WireRequest
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller, Route
+from bridge.engine.route import Route, RunCaller
 from bridge.engine.watching import RequestEnd, WatchedRequest
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, Request
 from bridge.model.error_paths import note_places
 from bridge.run.run import Run
-from bridge.server.requests.access_log import Report
+from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.guard import GUARD
+from bridge.server.requests.http_messages import REPORTED, USER, decoded, error_of, read_request, request_id
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
-from bridge.server.requests.wire import REPORTED, USER, decoded, error_of, read_request, request_id
 from bridge.server.requests.writing import BEGUN, Place, abort, has_left, hold, send
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class RequestScope:
     called with the events of the answer before they are written.
     """
 
-    def __init__(self, http: web.Request, handler: RouteHandler, context: Context, report: Report) -> None:
+    def __init__(self, http: web.Request, handler: RouteHandler, context: Context, report: AccessRecord) -> None:
         self.http = http
         self.handler = handler
         self.context = context
@@ -73,7 +73,7 @@ class RequestScope:
         """Return the whole request. Raises what `read_request` raises."""
         return await read_request(self.http, self.route.path)
 
-    async def decode(self, wire: WireRequest | None = None) -> tuple[Request, Caller]:
+    async def decode(self, wire: WireRequest | None = None) -> tuple[Request, RunCaller]:
         """Return the request, decoded, and its caller. `wire` is the request if it was read already."""
         route, context = self.route, self.context
         if wire is None:
@@ -86,7 +86,7 @@ class RequestScope:
         note_places(request)
         self.limiter.check_model(self.user, request.model or route.default_model)
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
-        return request, Caller(self.user, self.report.request_id, wire.headers, wire.body)
+        return request, RunCaller(self.user, self.report.request_id, wire.headers, wire.body)
 
     @property
     def begun(self) -> web.StreamResponse | None:
@@ -143,7 +143,7 @@ class RouteHandler:
     async def __call__(self, http: web.Request) -> web.StreamResponse:
         route, run_id = self.route, token_hex(16)
         user, metrics = http.get(USER, ""), self.bridge.host.metrics
-        report = Report(request_id(http, run_id), route.path, route.dialect.name, run_id, user, metrics=metrics)
+        report = AccessRecord(request_id(http, run_id), route.path, route.dialect.name, run_id, user, metrics=metrics)
         details = http[GUARD].details(http)
         context = Context(run_id, None, time.time(), route.options, route.default_model, error_details=details)
         task = asyncio.current_task()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from bridge.run.run import Run
-from bridge.server.requests.access_log import Report
+from bridge.server.requests.access_log import AccessRecord
 from bridge.translation import Translation
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Keepalive:
         run: Run,
         response: web.StreamResponse,
         translation: Translation,
-        report: Report,
+        report: AccessRecord,
         server: Server,
         *,
         keeps_alive: bool = True,

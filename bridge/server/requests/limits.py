@@ -252,7 +252,7 @@ class Slot:
         self.leave()
 
 
-class Limits:
+class ServerLimits:
     """The limits of a server, and of its users. `close` it when the server ends.
 
     `runs`, `readers` (of stored runs) and `sockets` (open connections) are slots.
@@ -404,20 +404,20 @@ class Limits:
 class RouteLimiter:
     """The way in of one route."""
 
-    def __init__(self, limits: Limits, route: Route) -> None:
+    def __init__(self, limits: ServerLimits, route: Route) -> None:
         self._limits = limits
         self._route = route
 
     def check_model(self, user: str, model: str | None) -> None:
-        """See `Limits.check_model`."""
+        """See `ServerLimits.check_model`."""
         self._limits.check_model(user, model)
 
     def is_limited_to_models(self, user: str) -> bool:
-        """See `Limits.is_limited_to_models`."""
+        """See `ServerLimits.is_limited_to_models`."""
         return self._limits.is_limited_to_models(user)
 
     def allows(self, user: str, model: str) -> bool:
-        """See `Limits.allows`."""
+        """See `ServerLimits.allows`."""
         return self._limits.allows(user, model)
 
     def slot(self, user: str) -> Slot:

@@ -12,13 +12,13 @@ from bridge.errors import ErrorCode
 
 if TYPE_CHECKING:
     from bridge.engine.telemetry.tracing import Tracing
-    from bridge.server.requests.access_log import Report
+    from bridge.server.requests.access_log import AccessRecord
 
 _NONE = nullcontext()
 _CODES = frozenset(map(str, ErrorCode))
 
 
-def spanned(tracing: Tracing | None, http: web.Request, report: Report) -> AbstractContextManager[None]:
+def spanned(tracing: Tracing | None, http: web.Request, report: AccessRecord) -> AbstractContextManager[None]:
     """Around all that is done for an HTTP request."""
     if tracing is None:
         return _NONE
@@ -29,7 +29,7 @@ def spanned(tracing: Tracing | None, http: web.Request, report: Report) -> Abstr
 
 
 def spanned_call(
-    tracing: Tracing | None, report: Report, context: Mapping[str, str] | None
+    tracing: Tracing | None, report: AccessRecord, context: Mapping[str, str] | None
 ) -> AbstractContextManager[None]:
     """Around a call whose message names the trace that it belongs to; nothing for one that names none."""
     if tracing is None or context is None:
@@ -37,7 +37,9 @@ def spanned_call(
     return _spanned(tracing, f"call {report.route}", context, report, {"rpc.system": "jsonrpc"})
 
 
-def spanned_turn(tracing: Tracing | None, report: Report, metadata: Mapping[str, str]) -> AbstractContextManager[None]:
+def spanned_turn(
+    tracing: Tracing | None, report: AccessRecord, metadata: Mapping[str, str]
+) -> AbstractContextManager[None]:
     """Around a turn of a session over gRPC."""
     if tracing is None:
         return _NONE
@@ -46,7 +48,7 @@ def spanned_turn(tracing: Tracing | None, report: Report, metadata: Mapping[str,
 
 @contextmanager
 def _spanned(
-    tracing: Tracing, name: str, headers: Mapping[str, str], report: Report, more: dict[str, str]
+    tracing: Tracing, name: str, headers: Mapping[str, str], report: AccessRecord, more: dict[str, str]
 ) -> Iterator[None]:
     from bridge.engine.telemetry.tracing import failed, trace_id
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from bridge.engine.bridge import Bridge
-from bridge.server.auth.audit_log import RefusalLog
-from bridge.server.auth.cors import Browsers
+from bridge.server.auth.audit_log import AuditLog
+from bridge.server.auth.cors import OriginPolicy
 from bridge.server.auth.identity import Identity, page_key_of
 from bridge.server.requests.handler import RouteHandler
-from bridge.server.requests.limits import Limits
-from bridge.server.requests.slow_clients import HeadWatch
+from bridge.server.requests.limits import ServerLimits
+from bridge.server.requests.slow_clients import SlowClients
 
 Task = asyncio.Task[object]
 
@@ -32,14 +32,14 @@ class Hosting:
         cancels: It cancels a handler when its client leaves. Any other server may not (for aiohttp it is off by
             default), so that handlers then look for it themselves.
         on_loopback: It listens on loopback only, where nobody calls it by the address of another network.
-        hurry: Set when open runs are not to be waited for any longer.
+        stop_now: Set when open runs are not to be waited for any longer.
         silent_workers: Returns how many of the processes that share the port do not answer: a part of the connections
             waits for them.
     """
 
     cancels: bool = False
     on_loopback: bool = False
-    hurry: asyncio.Event = field(default_factory=asyncio.Event)
+    stop_now: asyncio.Event = field(default_factory=asyncio.Event)
     silent_workers: Callable[[], int] = _none
 
 
@@ -52,15 +52,15 @@ class State:
         self.bridge: Bridge = bridge
         self.hosting = hosting or Hosting()
         self.identity = Identity.of(server.auth, page_key_of(bridge.config))
-        self.limits: Limits = Limits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
-        self.browsers = Browsers(server, on_loopback=self.hosting.on_loopback)
-        self.refusals = RefusalLog(
+        self.limits: ServerLimits = ServerLimits(bridge.config, bridge.memory_budget, self.identity, bridge.places)
+        self.origins = OriginPolicy(server, on_loopback=self.hosting.on_loopback)
+        self.refusals = AuditLog(
             lambda reason: bridge.host.metrics.refusal(reason) if bridge.host.metrics is not None else None
         )
         self.handlers: list[RouteHandler] = []
         self.writing: set[Task] = set()
         """The tasks of requests whose responses are being written, but for those of the page."""
-        self.heads = HeadWatch(server.body_time)
+        self.slow_clients = SlowClients(server.body_time)
         self.draining = False
         """The server is about to stop and not ready."""
         self.retired = False
@@ -75,7 +75,7 @@ class State:
         self.retired = True
 
     async def drain(self, seconds: float | None) -> None:
-        """Give open runs so long to finish (None: as they need) unless there is a hurry; then cut the rest."""
+        """Give open runs so long to finish (None: as they need) unless `stop_now` is set; then cut the rest."""
         for handler in self.handlers:
             handler.stop_accepting()
         loop = asyncio.get_running_loop()
@@ -87,12 +87,12 @@ class State:
         while (
             (tasks := self.open() | (runs.tasks if runs is not None else set()))
             and (left := end - loop.time()) > 0
-            and not self.hosting.hurry.is_set()
+            and not self.hosting.stop_now.is_set()
         ):
-            hurry = loop.create_task(self.hosting.hurry.wait())
+            stop_now = loop.create_task(self.hosting.stop_now.wait())
             limit = None if seconds is None else left
-            await asyncio.wait({*tasks, hurry}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            hurry.cancel()
+            await asyncio.wait({*tasks, stop_now}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            stop_now.cancel()
         if runs is not None:
             # Their readers get the end from the log, like all others.
             await runs.retire()

@@ -16,7 +16,7 @@ from aiohttp import web
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
-    from bridge.server.requests.access_log import Report
+    from bridge.server.requests.access_log import AccessRecord
 
 BEGUN = web.RequestKey("begun", web.StreamResponse)
 """The response of the request whose head is out, or about to be."""
@@ -48,7 +48,7 @@ class StreamedResponse(web.StreamResponse):
         status: int = 200,
         headers: Mapping[str, str] | None = None,
         slow_reader: float | None = None,
-        report: Report | None = None,
+        report: AccessRecord | None = None,
     ) -> None:
         super().__init__(status=status, headers=headers)
         self.ended = False

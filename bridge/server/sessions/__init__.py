@@ -6,7 +6,7 @@ client: who the client is, when the bridge is open, and what is reported of each
 
 from __future__ import annotations
 
-from bridge.server.sessions.connection import SessionConnection
 from bridge.server.sessions.host import RpcHost, RunScope
+from bridge.server.sessions.session_connection import SessionConnection
 
 __all__ = ["RpcHost", "RunScope", "SessionConnection"]

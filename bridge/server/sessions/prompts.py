@@ -16,7 +16,7 @@ from bridge.jsonrpc import REQUEST_CANCELLED, RpcConnection, RpcError
 from bridge.model import Answer, FinishReason, Folder, HistoryMode, Interrupted, Message, Request, Resume
 from bridge.server.sessions.finishing import to_the_end
 from bridge.server.sessions.host import RpcHost, RunScope
-from bridge.server.sessions.sessions import Waiting
+from bridge.server.sessions.session_store import Waiting
 
 if TYPE_CHECKING:
     from bridge.engine.bridge import Bridge
@@ -27,7 +27,7 @@ log = logging.getLogger("bridge.rpc")
 
 
 @dataclass(slots=True)
-class Outcome:
+class PromptOutcome:
     """What a prompt left: its messages, and the questions that wait for the next one."""
 
     messages: list[Message] = field(default_factory=list)
@@ -47,7 +47,7 @@ class PromptRun:
         waiting: Waiting,
     ) -> None:
         """`waiting` are the questions that earlier prompts left open."""
-        self.outcome = Outcome(list(prompt.request.messages), waiting)
+        self.outcome = PromptOutcome(list(prompt.request.messages), waiting)
         self.is_canceled = False
         self.ended = asyncio.Event()
         self._host = host
@@ -129,14 +129,14 @@ class PromptRun:
         return request
 
     async def _begun(self, bridge: Bridge, route: Route, request: Request, scope: RunScope) -> Run:
-        from bridge.engine.route import Caller  # when the bridge is open: the first call is answered without it
+        from bridge.engine.route import RunCaller  # when the bridge is open: the first call is answered without it
 
         session, name = self._session, self._host.dialect.name
         request.thread_id, request.history = session.id, HistoryMode.DELTA
         request.model = session.model
         known = request.extra(name).get("notes") or {}
         request.extras = {**(request.extras or {}), name: {"notes": {**session.about, **known}}}
-        caller = Caller(self._host.owner, scope.request_id, self._host.headers)
+        caller = RunCaller(self._host.owner, scope.request_id, self._host.headers)
 
         async def begin() -> Run:
             return await bridge.run(

@@ -182,7 +182,7 @@ class Translator:
         Invalid data never raise an exception. An answer without a stream is buffered until `close`, which streams it.
         """
         translation, data = self._running(), as_bytes(data)
-        if len(self._heard) < LOOKED_AT and not translation.reader.begun:
+        if len(self._heard) < LOOKED_AT and not translation.reader.has_begun:
             self._heard += data[: LOOKED_AT - len(self._heard)]
         out = translation.receive(data)
         self._framed = self._framed or bool(translation.reader.decoder and translation.reader.decoder.frames)
@@ -203,7 +203,7 @@ class Translator:
         if failure is not None:
             return translation.close(failure_of(failure, begun=True))
         reader = translation.reader
-        was_begun = reader.begun
+        was_begun = reader.has_begun
         events = reader.close()
         if events and not was_begun and self._heard and isinstance(last := events[-1], RunFailed):
             reader.failure = self._explained(last.error)

@@ -148,7 +148,7 @@ async def test_an_answer_is_recorded_again_only_where_its_digest_is_needed(
 ) -> None:
     made: list[Any] = []
 
-    class Counted(attempt._Recorder):
+    class Counted(attempt._AnswerRecorder):
         def __init__(self, *args: Any) -> None:
             super().__init__(*args)
             made.append(self)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridge.cli.acp import Command
+from bridge.cli.acp import AcpCommand
 from bridge.engine.config import parse
 from bridge.jsonrpc import RpcConnection, RpcError, RpcNotification, RpcRequest
 from bridge.jsonrpc.stdio import StdioCarrier
@@ -113,7 +113,7 @@ def chosen(option: str) -> Any:
 async def served(config: dict[str, Any], carrier: StdioCarrier) -> AsyncIterator[None]:
     """The route of a configuration, served over a carrier as the command does it."""
     parsed = parse(config)
-    command = Command(parsed, parsed.routes[0])
+    command = AcpCommand(parsed, parsed.routes[0])
     connection = SessionConnection(command)
     task = asyncio.create_task(connection.serve(carrier))
     try:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from bridge import Bridge, Request
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import (
     Answer,
@@ -32,7 +32,7 @@ from bridge.model import (
     ToolResulted,
     result_text,
 )
-from bridge.run.backends.agents.backend import AgentBackend
+from bridge.run.backends.agents.agent_backend import AgentBackend
 
 AGENT = Path(__file__).with_name("scripted_agent.py")
 
@@ -63,7 +63,7 @@ class Talk:
         """The answer to new messages."""
         given = [Message("user", [Text(each)]) if isinstance(each, str) else each for each in messages]
         request = Request(given, thread_id=self.thread, history=HistoryMode.DELTA, resume=resume or [], **more)
-        run = await self.bridge.run(self.bridge.routes[0], request, caller=Caller(self.owner))
+        run = await self.bridge.run(self.bridge.routes[0], request, caller=RunCaller(self.owner))
         folder = Folder()
         self.events = []
         try:
@@ -459,7 +459,7 @@ async def test_a_question_that_nobody_answers_is_given_up() -> None:
 async def start(it: Talk, text: str, want: int = 1) -> Any:
     """A run of which the agent has said something."""
     request = Request([Message("user", [Text(text)])], thread_id=it.thread, history=HistoryMode.DELTA)
-    run = await it.bridge.run(it.bridge.routes[0], request, caller=Caller(it.owner))
+    run = await it.bridge.run(it.bridge.routes[0], request, caller=RunCaller(it.owner))
     for _ in range(want):
         await asyncio.wait_for(run.read(), 20)
     return run

@@ -14,7 +14,7 @@ from bridge.dialects.acp import dialect
 from bridge.errors import ErrorCode
 from bridge.jsonrpc import RpcError
 from bridge.model import Data, Inline, Media, MediaKind, MessageStarted, PartKind, PartStarted, Text, TextDelta
-from bridge.server.sessions.sessions import SessionStore
+from bridge.server.sessions.session_store import SessionStore
 from bridge.testing.wires import context
 from tests.dialects.acp import agents
 from tests.dialects.acp.helpers import ALL, chosen, configuration, editing, prompt_of, raw, reject

@@ -15,7 +15,7 @@ from bridge.dialects.agent_runs import dialect
 from bridge.errors import BridgeError, ErrorCode, Failure, RequestError
 from bridge.model import Event, FileRef, Inline, Media, MediaKind, RunFailed, Text, Url, fold
 from bridge.run.backend import Timeouts
-from bridge.run.backends.demo import PICTURE
+from bridge.run.backends.demo_backend import PICTURE
 from bridge.translation.framing import sse
 
 from .helpers import THREAD, blocks, request_in, response_in
@@ -197,7 +197,7 @@ async def test_a_busy_server_is_asked_again_when_it_says_when(status: int) -> No
 
 
 async def test_a_start_without_an_answer_is_repeated_as_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.run.backends.queued._ASK_AGAIN", (0.0,))
+    monkeypatch.setattr("bridge.run.backends.queued_backend._ASK_AGAIN", (0.0,))
     async with upstream() as server, calling(server.url, timeouts=Timeouts(first_event=0.4)) as backend:
         server.starts = [silent, server.queues]
         assert fold(await events_of(backend)).text == SAID

@@ -15,7 +15,7 @@ from bridge.contract import Operation, offers, registry
 from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from bridge.model import fold
-from bridge.run.backends.demo import PICTURE
+from bridge.run.backends.demo_backend import PICTURE
 from bridge.translation.library import decode
 from tests.server.harness import Exchange, ask, fake_backend, free_port, post, serving
 

@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 
 from bridge.model import Message, Reasoning, Text, ToolCall, ToolResult
-from bridge.run.conversation import memory
-from bridge.run.conversation.queued_runs import MessageInfo
+from bridge.run.conversation import turns
+from bridge.run.conversation.queued_turns import MessageInfo
 from bridge.server.operations.history import visible
 from bridge.stores import Conversation
 from tests.server.harness import FakeBackend, fake_backend, serving
@@ -190,8 +190,8 @@ async def test_what_is_older_than_its_time_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Events and messages each have their time; the talk outlives its events, and other talks outlive it."""
-    monkeypatch.setattr(memory, "_PRUNE_FIRST", 0.05)
-    monkeypatch.setattr(memory, "_PRUNE_EVERY", 0.05)
+    monkeypatch.setattr(turns, "_PRUNE_FIRST", 0.05)
+    monkeypatch.setattr(turns, "_PRUNE_EVERY", 0.05)
     backend.streams(CHUNK % b"yes" + END)
     async with serving(on(engine, tmp_path, llm(backend), stores={"retention": {"history": "1h"}})) as url:
         alice = Client(url)

@@ -212,7 +212,7 @@ async def test_who_may_not_write_the_end_of_a_run_stores_no_answer(
 async def test_uploads_go_with_their_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a thread that nothing was said in, too."""
     for name in ("_PRUNE_FIRST", "_PRUNE_EVERY"):
-        monkeypatch.setattr(f"bridge.run.conversation.memory.{name}", 0.05)
+        monkeypatch.setattr(f"bridge.run.conversation.turns.{name}", 0.05)
     files = tmp_path / "attachments"
 
     async def uploaded(client: Client, thread: str) -> Path:

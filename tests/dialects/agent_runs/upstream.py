@@ -15,7 +15,7 @@ from bridge.dialects.agent_runs import dialect
 from bridge.model import Event, Message, Part, Request, Text, verify
 from bridge.model.events import TERMINAL
 from bridge.run.backend import CallInfo
-from bridge.run.backends.queued import QueuedRunsBackend
+from bridge.run.backends.queued_backend import QueuedRunsBackend
 from tests.server.harness import Exchange, FakeBackend, Seen, fake_backend
 
 from .helpers import THREAD, blocks, response_in

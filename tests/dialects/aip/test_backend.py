@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from bridge import Bridge, BridgeError, Inline, Media, MediaKind, Message, Request, Text
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import ErrorCode
 from bridge.model import fold
 from bridge.testing import free_port
@@ -135,7 +135,7 @@ async def test_a_kept_session_is_its_owners_alone() -> None:
         kept = config(node.address, session="keep", turn_idle="50ms")
         async with Bridge.from_config({**kept, "stores": {"history": "sqlite:///:memory:"}}) as bridge:
             for owner in ("ann", "bob"):
-                run = await bridge.run(bridge.route(), ask(f"I am {owner}", thread="t"), caller=Caller(owner))
+                run = await bridge.run(bridge.route(), ask(f"I am {owner}", thread="t"), caller=RunCaller(owner))
                 while not run.ended:
                     await run.read()
                 await run.close()

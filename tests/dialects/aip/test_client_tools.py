@@ -19,7 +19,7 @@ from bridge.contract import Context
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.described import schema_of, texts_of
 from bridge.engine.config import parse
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.model import Answer, Folder, fold, verify
 from bridge.sdk.aip import Agent, AgentMessage, ContentItem, Gateway, SessionStatus
 
@@ -255,7 +255,7 @@ def asking(city: str, call: ToolCall | None = None, result: str | None = None, *
 
 
 async def ended(bridge: Bridge, request: Request, owner: str = "") -> Answer:
-    run = await bridge.run(bridge.route(), request, caller=Caller(owner))
+    run = await bridge.run(bridge.route(), request, caller=RunCaller(owner))
     folder = Folder()
     while not run.ended:
         folder.feed(await run.read())

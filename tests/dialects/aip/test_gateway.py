@@ -24,7 +24,7 @@ from bridge.contract.optional.sessions import (
 from bridge.dialects.aip import dialect
 from bridge.dialects.aip.gateway import Gateway
 from bridge.dialects.aip.proto import text_field
-from bridge.run.backends.local import CAPABILITIES
+from bridge.run.backends.local_backend import CAPABILITIES
 
 from . import schema
 from .peers import quest

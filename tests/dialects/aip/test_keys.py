@@ -18,7 +18,7 @@ from bridge.contract import SCOPES, Operation, Scope
 from bridge.dialects.aip import dialect
 from bridge.sdk.aip import Agent, AgentServiceStub, Gateway, Tool
 from bridge.server import running
-from bridge.server.grpc.guard import visit_of
+from bridge.server.grpc.grpc_guard import visit_of
 from bridge.testing import fake_backend, free_port
 
 from . import peers, schema

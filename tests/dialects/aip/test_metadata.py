@@ -12,7 +12,7 @@ import pytest
 
 from bridge import Bridge, BridgeError, ConfigError
 from bridge.engine.config import parse
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.run.backends.grpc.duplex import Duplex
 from bridge.testing import free_port
 from tests.server.harness import serving
@@ -38,7 +38,7 @@ async def test_headers_are_metadata_of_every_call() -> None:
         sent = {"forward_headers": ["x-tenant", "x-name"], "api_key": "our-own-key"}
         async with Bridge.from_config(with_headers(node.address, **sent)) as bridge:
             theirs = {"x-tenant": "t1", "x-team": "another", "x-other": "no", "x-name": "J\u00f6rg"}
-            run = await bridge.run(bridge.route(), ask("Hello"), caller=Caller(headers=theirs))
+            run = await bridge.run(bridge.route(), ask("Hello"), caller=RunCaller(headers=theirs))
             while not run.ended:
                 await run.read()
             await run.close()
@@ -57,7 +57,7 @@ async def test_a_session_that_is_kept_shows_what_its_first_turn_brought() -> Non
         configuration = with_headers(node.address, options=kept, forward_headers=["x-tenant"])
         async with Bridge.from_config(configuration) as bridge:
             for tenant in ("one", "two"):
-                request, caller = ask(tenant, thread="t"), Caller(headers={"x-tenant": tenant})
+                request, caller = ask(tenant, thread="t"), RunCaller(headers={"x-tenant": tenant})
                 run = await bridge.run(bridge.route(), request, caller=caller)
                 while not run.ended:
                     await run.read()

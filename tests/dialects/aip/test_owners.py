@@ -344,7 +344,7 @@ async def test_names_of_nodes_are_cut_and_escaped(tmp_path: Path, caplog: pytest
         assert isinstance(reply, Refuse)
         assert reply.details.isprintable()
         assert len(reply.details) < 150
-    from bridge.server.grpc.service import GrpcServer
+    from bridge.server.grpc.grpc_server import GrpcServer
 
     server = GrpcServer(address(), dialect, it, dialect.channel(dialect.front_options()), None)  # type: ignore[arg-type]
     with caplog.at_level(logging.INFO, "bridge.grpc"):

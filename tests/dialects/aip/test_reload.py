@@ -17,7 +17,7 @@ from bridge import Bridge, ConfigError, Request, ToolCall
 from bridge.model import Text
 from bridge.sdk.aip import Tool
 from bridge.server.host import listeners as listening
-from bridge.server.host.serve import Served
+from bridge.server.host.http_server import HttpServer
 from bridge.testing import free_port
 
 from . import peers, schema
@@ -64,14 +64,14 @@ def bridge(listen: str, backend: Callable[..., Any], folder: Path, *agents: str,
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections over HTTP are not waited for, which would hide what becomes of sessions meanwhile."""
-    monkeypatch.setattr(sys.modules[Served.__module__], "_FRESH", 0.0)
+    monkeypatch.setattr(sys.modules[HttpServer.__module__], "_FRESH", 0.0)
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path) -> AsyncIterator[tuple[str, Served, list[Any]]]:
+async def serving(tmp_path: Path) -> AsyncIterator[tuple[str, HttpServer, list[Any]]]:
     """What is served first; gives its address, and the sockets that stay."""
     listen, sockets = f"127.0.0.1:{free_port()}", listening.bind("127.0.0.1", 0)
-    before = Served(bridge(listen, first, tmp_path), sockets)
+    before = HttpServer(bridge(listen, first, tmp_path), sockets)
     async with asyncio.timeout(60):
         await before.start()
         try:
@@ -92,7 +92,7 @@ async def test_new_sessions_are_the_new_agents_and_open_ones_go_on(tmp_path: Pat
         watching = caller.gateway.SubscribeToUpdates(schema.message("UpdateSubscriptionRequest", subscriber_id="w"))
         await watching.initial_metadata()
 
-        after = Served(bridge(listen, second, tmp_path, "bridge", "more"), sockets, before=before)
+        after = HttpServer(bridge(listen, second, tmp_path, "bridge", "more"), sockets, before=before)
         await after.start()
         leaving = asyncio.create_task(before.retire())
         try:
@@ -141,7 +141,7 @@ async def test_who_stops_says_goodbye_to_sessions_of_all_configurations(tmp_path
             await call.write(quest("START_QUEST", "a", session=name))
             await call.read()
             calls.append(call)
-            following = Served(bridge(listen, backend, tmp_path), sockets, before=now)
+            following = HttpServer(bridge(listen, backend, tmp_path), sockets, before=now)
             await following.start()
             retired.append(asyncio.create_task(now.retire()))
             now = following
@@ -172,7 +172,7 @@ async def test_what_cannot_be_taken_over_changes_nothing(
 ) -> None:
     async with serving(tmp_path) as (listen, before, sockets), peers.agent() as node, client(listen) as caller:
         await caller.gateway.RegisterAgent(info("AgentInfo", "chat", node.address))
-        following = Served(bridge(listen, second, tmp_path, *agents, **options), sockets, before=before)
+        following = HttpServer(bridge(listen, second, tmp_path, *agents, **options), sockets, before=before)
         with pytest.raises(ConfigError, match=told):
             await following.start()
         await following.close()

@@ -16,11 +16,11 @@ from bridge.contract import registry
 from bridge.engine.config import Config, Server
 from bridge.engine.route import Route
 from bridge.engine.services import Services
-from bridge.run.backends.local import LocalBackend
-from bridge.run.conversation.memory import Memory
-from bridge.run.group import Group
+from bridge.run.backends.local_backend import LocalBackend
+from bridge.run.conversation.turns import ConversationTurns
+from bridge.run.group import BackendGroup
 from bridge.server import running
-from bridge.stores import open_history
+from bridge.stores import open_conversations
 from bridge.testing import free_port
 
 from . import schema
@@ -87,15 +87,15 @@ async def served(
     address, behind = f"127.0.0.1:{free_port()}", Scripted()
     dialect = registry.get("aip")
     route = Route(
-        dialect, f"grpc://{address}/{agent_id}", dialect.front_options(**options), Group([LocalBackend("it", behind)]),
-        listen=address, agent_id=agent_id,
+        dialect, f"grpc://{address}/{agent_id}", dialect.front_options(**options),
+        BackendGroup([LocalBackend("it", behind)]), listen=address, agent_id=agent_id,
     )  # fmt: skip
     config = Config.model_construct(
         server=Server(port=free_port(), drain=2, slow_reader=slow_reader, limits=limits or {}), backends={}, routes=()
     )
     tmp_path.mkdir(exist_ok=True)
-    memory = Memory(open_history(f"sqlite:///{tmp_path}/history.db"))
-    async with asyncio.timeout(60), running(Bridge([route], config, Services(memory=memory))):
+    turns = ConversationTurns(open_conversations(f"sqlite:///{tmp_path}/history.db"))
+    async with asyncio.timeout(60), running(Bridge([route], config, Services(turns=turns))):
         yield address, behind
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from bridge.dialects.aip import dialect
 from bridge.errors import BridgeError
-from bridge.server.grpc.nodes import Nodes
+from bridge.server.grpc.node_registry import Nodes
 from bridge.server.grpc.sharing import Sharing
 from bridge.stores import open_places
 from bridge.testing import free_port

@@ -186,7 +186,7 @@ async def test_a_node_that_dies_amid_a_call() -> None:
 
 async def test_a_failure_of_ours_ends_the_calls_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever breaks in here, no call is left behind."""
-    from bridge.run.tools.tools import ToolSource
+    from bridge.run.tools.tool_sources import ToolSource
 
     stuck, call = Stuck(), ToolSource.call
 

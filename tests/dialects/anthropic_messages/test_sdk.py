@@ -14,7 +14,7 @@ import anthropic
 import orjson
 import pytest
 
-from bridge.run.backends.demo import PICTURE
+from bridge.run.backends.demo_backend import PICTURE
 from tests.pairs.test_conversations import chat_calls, chat_stream
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
 

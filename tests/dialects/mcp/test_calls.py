@@ -543,7 +543,7 @@ async def test_a_route_has_several_tools(tmp_path: Path) -> None:
             {**offering(a="agent"), "backend": "agent"},
             "exactly one of backend, models and tools, got backend and tools",
         ),
-        ({**offering(a="agent"), "options": {"tool": "b"}}, "options.tool: a route with tools says it of each"),
+        ({**offering(a="agent"), "options": {"tool": "b"}}, "options.tool: a route with tools sets it for each"),
         (
             {"backend": {"a": "agent"}},
             "routes[0].backend: expected the name of a backend, or a list; several tools are",

@@ -18,9 +18,9 @@ from openai.types.responses import Response
 
 from bridge.contract import StoredAnswer
 from bridge.model import Message, Text
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.run.durable import RunKey
-from bridge.stores import open_history
+from bridge.stores import open_conversations
 from bridge.translation.framing import sse
 from tests.pairs.agents import AGENTS, Agent, Fall, Hang, Say, Think, Use
 from tests.responses_judge import judge, wire_events
@@ -70,11 +70,11 @@ class Desk:
         return await self.until(answer_id, lambda answer: answer.status not in RUNNING)
 
 
-class Kept(Answers):
+class Kept(ResponseStore):
     """What the history has of the owner's answers, with no bridge in between."""
 
     def __init__(self, folder: Path) -> None:
-        self.history = open_history(f"sqlite:///{folder}/history.db")
+        self.history = open_conversations(f"sqlite:///{folder}/history.db")
         super().__init__(self.history, "a", "/v1")
 
     async def __aenter__(self) -> Kept:

@@ -21,7 +21,7 @@ from bridge.sdk.aip import (
     ToolRequest,
     ToolResponse,
 )
-from bridge.stores import open_history
+from bridge.stores import open_conversations
 
 ASKED = AgentMessage(
     "me", "you", "s", SessionStatus.HOLD_QUEST, TaskInfo("t", ["p"], TaskStatus.WAITING), "m", "r",
@@ -144,7 +144,7 @@ async def test_a_memory_is_a_history_of_the_bridge(tmp_path: Path) -> None:
     memory.create("t")
     for message in (ASKED, CALLED, CAME):
         memory.write("t", message)
-    history = open_history(f"sqlite:///{memory.save_dir}/memory.db")
+    history = open_conversations(f"sqlite:///{memory.save_dir}/memory.db")
     conversation = await history.load("agent", "tasks", "t")
     await history.close()
     assert conversation is not None

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from bridge.contract import AgentTasksDialect
 from bridge.contract.surface import shown_path
 from bridge.engine.config.kinds import AttachmentsUrl, HistoryUrl, OptionalSecret, RunsUrl, Text, Url, dialect_of
-from bridge.engine.config.origin import Origin
+from bridge.engine.config.origin import ConfigOrigin
 from bridge.engine.config.problems import at, expected, wrong
 from bridge.engine.config.schema.backends import Backend
 from bridge.engine.config.schema.base import OrOff, Section
@@ -90,7 +90,7 @@ class Config(Section):
     routes: tuple[Route, ...] = Field(min_length=1, description="frontends: dialects and their paths")
     stores: Stores = Field(default_factory=Stores, description="databases and files for state")
     speech: Speech | None = Field(default=None, description="speech to text; absent = not offered")
-    _origin: Origin | None = PrivateAttr(default=None)
+    _origin: ConfigOrigin | None = PrivateAttr(default=None)
     """Set by `load`."""
 
     @model_validator(mode="after")
@@ -107,7 +107,7 @@ class Config(Section):
                 raise at(place, wrong("push notifications need stores.history"))
         return self
 
-    def from_file(self, origin: Origin) -> Self:
+    def from_file(self, origin: ConfigOrigin) -> Self:
         """Remember the file, for `located`; return the configuration."""
         self._origin = origin
         return self

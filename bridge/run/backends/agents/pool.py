@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 
 from bridge.contract.optional.agents import AgentConnection, AgentLimits
 from bridge.errors import BackendError, ErrorCode, Failure
-from bridge.run.backends.agents.process import AgentProcess
+from bridge.run.backends.agents.agent_process import AgentProcess
 from bridge.run.backends.agents.program import Program
 from bridge.run.backends.agents.session import AgentSession
 from bridge.toolkit.redact import Secrets

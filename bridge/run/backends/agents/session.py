@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bridge.contract.optional.agents import Prompt, PromptAnswer
+from bridge.contract.optional.agents import AgentPrompt, PromptAnswer
 from bridge.jsonrpc import RpcError
 from bridge.model import Resume
 from bridge.model.jsontext import dumps
 
 if TYPE_CHECKING:
-    from bridge.run.backends.agents.process import AgentProcess
+    from bridge.run.backends.agents.agent_process import AgentProcess
 
 Wire = dict[str, Any]
 
@@ -41,7 +41,7 @@ class OpenPrompt:
     `reading` is the dialect's part. `asked` are the questions that a client was told, by the ids of their interrupts.
     """
 
-    def __init__(self, reading: Prompt, work: asyncio.Task[Any]) -> None:
+    def __init__(self, reading: AgentPrompt, work: asyncio.Task[Any]) -> None:
         self.reading = reading
         self.work = work
         self.asked: dict[str, Received] = {}

@@ -199,8 +199,8 @@ async function say(text, answers) {
   if (!answers) messages.push({ id: token(), role: "user", text });
   const model = $("model").value.trim() || "default";
   const form = $("form-chosen").value;
-  const talk = { dialect: route.dialect, form, model, messages: [...messages], thread, run: token(), answers };
-  const run = new Run(route, page.state.backends, talk, changed);
+  const conversation = { dialect: route.dialect, form, model, messages: [...messages], thread, run: token(), answers };
+  const run = new Run(route, page.state.backends, conversation, changed);
   run.answered = (given) => say(given.map(({ shown }) => shown).join("\n"), given);
   const said = el("div", { class: "body" }, el("p", { class: "text" }, text));
   log.append(el("article", { class: "turn you", "aria-label": t("you") }, said));

@@ -7,8 +7,8 @@ const bytes = new TextEncoder();
 const PATIENCE = 2000; // milliseconds to wait for the end of the trace after the answer
 
 export class Run {
-  constructor(route, backends, talk, changed) {
-    Object.assign(this, { route, backends, talk, changed });
+  constructor(route, backends, conversation, changed) {
+    Object.assign(this, { route, backends, conversation, changed });
     this.columns = { front: [], events: [], back: [] };
     this.marks = []; // pieces of the answer, for the picture: {t, kind}
     this.reads = []; // from the backend, each with the number of bytes sent to the client before: {read, sent}
@@ -56,7 +56,7 @@ export class Run {
     const watched = await this._watch(id, watching.signal);
     try {
       this.script = await import(`./dialects/${this.route.dialect}.js`);
-      this.talk.form ||= this.script.forms?.[0].id; // the list may not be loaded yet
+      this.conversation.form ||= this.script.forms?.[0].id; // the list may not be loaded yet
       this.began = performance.now();
       await this._answer(id, turn);
       if (this.stopped) this.state = "stopped";
@@ -75,7 +75,7 @@ export class Run {
     this.stopped = true;
     try {
       // A queued run does not end when its client disconnects.
-      const cancel = this.script?.cancel?.(this.talk);
+      const cancel = this.script?.cancel?.(this.conversation);
       if (cancel) await fetch(this._at(cancel), { method: "POST", headers: authorized() });
     } finally {
       this._stop.abort();
@@ -87,7 +87,7 @@ export class Run {
   }
 
   async _answer(id, turn) {
-    const asked = this.script.request(this.talk);
+    const asked = this.script.request(this.conversation);
     const headers = { "content-type": "application/json", ...asked.headers };
     const url = this._at(asked.path);
     const body = JSON.stringify(asked.body);
@@ -99,7 +99,7 @@ export class Run {
     this.requests = 1;
     if (response.ok && this.script.follow) {
       this.put("front", await response.text(), this.now, `${response.status}`);
-      const events = this._at(this.script.follow(this.talk));
+      const events = this._at(this.script.follow(this.conversation));
       this.put("front", "", this.now, `GET ${events.pathname}${events.search}`);
       response = await fetch(events, { headers: authorized({ "x-bridge-trace": id }), signal });
       this.requests = 2;
@@ -123,7 +123,7 @@ export class Run {
   }
 
   async _read(response, turn) {
-    const read = this.script.reader(turn, this.talk);
+    const read = this.script.reader(turn, this.conversation);
     for await (const batch of frames(response)) {
       const t = this.now;
       for (const frame of batch) {

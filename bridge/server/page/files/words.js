@@ -44,7 +44,7 @@ const WORDS = {
     checking: "checking",
     failing: "failing",
     unspoken: "For programs: choose it, then Connect.",
-    forPrograms: "Programs talk on this route, not this page. “Connect” has the lines for them.",
+    forPrograms: "Programs use this route, not this page. “Connect” has the lines for them.",
     grpc: "This route uses gRPC, which browsers cannot call.",
     empty: "Choose a route and send a message. What both sides send appears next to the chat.",
     emptyRun: "No run yet.",

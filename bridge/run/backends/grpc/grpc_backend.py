@@ -38,10 +38,10 @@ from bridge.model.events import TERMINAL
 from bridge.run.backend import BaseCall, CallInfo, ConfiguredBackend, Timeouts
 from bridge.run.backends.grpc.channels import Metadata, call_unary, failure_of, metadata_of, open_channel
 from bridge.run.backends.grpc.client_tools import ClientToolBroker
-from bridge.run.backends.grpc.sessions import Session, WaitingSession, results_in
-from bridge.run.breaker import Breaker
-from bridge.run.retries import Retry
-from bridge.run.tools.tools import ToolSource
+from bridge.run.backends.grpc.grpc_session import Session, WaitingSession, results_in
+from bridge.run.breaker import CircuitBreaker
+from bridge.run.retries import RetryPolicy
+from bridge.run.tools.tool_sources import ToolSource
 from bridge.toolkit.redact import Secrets
 
 log = logging.getLogger("bridge.grpc")
@@ -71,8 +71,8 @@ class GrpcBackend(ConfiguredBackend):
         headers: Mapping[str, str] | None = None,
         forward_headers: tuple[str, ...] = (),
         timeouts: Timeouts | None = None,
-        retry: Retry | None = None,
-        breaker: Breaker | None = None,
+        retry: RetryPolicy | None = None,
+        breaker: CircuitBreaker | None = None,
         options: Options | None = None,
     ) -> None:
         super().__init__(name, dialect.capabilities, names, timeouts, retry, breaker)

@@ -1,6 +1,6 @@
 """Background responses: progress from the log of the run, the final response, and replay of the stream.
 
-The request is stored before the run is queued (`bridge.run.conversation.stored_responses`), so that the owner of a
+The request is stored before the run is queued (`bridge.run.conversation.response_store`), so that the owner of a
 response, and whether it was deleted, is known without its run. The final response is stored there as well: by the
 process that ends the run, or by a reader that finds the run ended where that process died in between.
 """
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bridge.contract import Dialect, Frame, FrameLike, StoredAnswer, StoredAnswersDialect, require
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.run.durable.log import expired
 from bridge.run.durable.subscription import Subscription
 from bridge.stores import RunKey, RunState, RunStore
 
 if TYPE_CHECKING:
-    from bridge.run.durable.service import Runs
+    from bridge.run.durable.runs import Runs
 
 
 def run_of(owner: str, scope: str, answer: StoredAnswer) -> RunKey:
@@ -32,7 +32,7 @@ async def response_now(
     return await _so_far(runs, run_of(owner, scope, answer), dialect, options)
 
 
-async def settle(runs: Runs, key: RunKey, answers: Answers, dialect: Dialect, options: object) -> None:
+async def settle(runs: Runs, key: RunKey, answers: ResponseStore, dialect: Dialect, options: object) -> None:
     """Store the response of a run that has ended, or delete the run if its response was deleted meanwhile."""
     answer = await _so_far(runs, key, dialect, options)
     if answer.ended and not await answers.settle(answer):

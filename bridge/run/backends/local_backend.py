@@ -38,7 +38,7 @@ from bridge.model import events as ev
 from bridge.model import parts as pt
 from bridge.model.events import TERMINAL
 from bridge.run.backend import BaseCall, CallInfo, ConfiguredBackend, Timeouts
-from bridge.run.breaker import Breaker
+from bridge.run.breaker import CircuitBreaker
 from bridge.toolkit.redact import masked
 
 log = logging.getLogger("bridge.local")
@@ -70,7 +70,7 @@ class LocalBackend(ConfiguredBackend):
         *,
         names: ModelNames | None = None,
         timeouts: Timeouts | None = None,
-        breaker: Breaker | None = None,
+        breaker: CircuitBreaker | None = None,
     ) -> None:
         super().__init__(name, CAPABILITIES, names, timeouts, None, breaker)
         self._agent = agent
@@ -120,7 +120,7 @@ class LocalCall(BaseCall):
         self._count = 0
         self._builder = context.builder()
         self._builder.begin(model=context.model)
-        self._teller = Teller(self._builder)
+        self._adapter = YieldAdapter(self._builder)
 
     async def open(self) -> None:
         items: object = self._agent(self._request)
@@ -145,7 +145,7 @@ class LocalCall(BaseCall):
         try:
             item = await anext(self._items)
             self.received += _size(item)
-            self._teller.tell(item)
+            self._adapter.add(item)
         except StopAsyncIteration:
             if not builder.finishing:
                 builder.finish()
@@ -198,14 +198,14 @@ def _size(item: Yielded) -> int:
             return len(getattr(item, "text", ""))
 
 
-class Teller:
+class YieldAdapter:
     """Passes what a generator yields to a builder."""
 
     def __init__(self, builder: Builder) -> None:
         self._builder = builder
         self._message: Any = "agent"
 
-    def tell(self, item: Yielded) -> None:
+    def add(self, item: Yielded) -> None:
         """Raises `TypeError` for what is neither text nor part nor event."""
         match item:
             case str():

@@ -15,14 +15,14 @@ from functools import partial
 from aiohttp import web
 
 from bridge.contract import AnsweringDialect, Context, EncoderLike, FrameLike, WireResponse, require
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, unexpected_failure
 from bridge.model import Event, Request
 from bridge.run.retries import failed_at_once
 from bridge.run.run import Run
 from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.http_messages import assembled, response_of, stream_headers
 from bridge.server.requests.keepalive import Keepalive
-from bridge.server.requests.wire import assembled, response_of, stream_headers
 from bridge.server.requests.writing import StreamedResponse, abort, has_left
 from bridge.translation import Translation, Writer
 from bridge.translation.framing import sse
@@ -44,7 +44,7 @@ async def serve_answer_or_run(scope: RequestScope) -> web.StreamResponse:
     return await attend(scope, request, caller) if answer is None else response_of(answer)
 
 
-async def attend(scope: RequestScope, request: Request, caller: Caller) -> web.StreamResponse:
+async def attend(scope: RequestScope, request: Request, caller: RunCaller) -> web.StreamResponse:
     """Run a request in a slot of its owner, and answer it."""
     route, context = scope.route, scope.context
     await scope.hold(scope.limiter.slot(caller.owner))
@@ -138,7 +138,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
         await _end(http, response, translation.write(run.cut(report.failure)))
     finally:
         keepalive.stop()
-        report.pace = run.pace
+        report.stats = run.stats
     return response
 
 

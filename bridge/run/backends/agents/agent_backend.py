@@ -20,8 +20,8 @@ from bridge.run.backend import BaseCall, CallInfo, ConfiguredBackend, Timeouts
 from bridge.run.backends.agents.pool import AgentPool
 from bridge.run.backends.agents.program import Program
 from bridge.run.backends.agents.session import AgentSession, OpenPrompt, Received, outcome
-from bridge.run.breaker import Breaker
-from bridge.run.retries import Retry
+from bridge.run.breaker import CircuitBreaker
+from bridge.run.retries import RetryPolicy
 from bridge.toolkit.redact import Secrets
 
 log = logging.getLogger("bridge.agents")
@@ -42,8 +42,8 @@ class AgentBackend(ConfiguredBackend):
         api_key: str | None = None,
         names: ModelNames | None = None,
         timeouts: Timeouts | None = None,
-        retry: Retry | None = None,
-        breaker: Breaker | None = None,
+        retry: RetryPolicy | None = None,
+        breaker: CircuitBreaker | None = None,
         options: Options | None = None,
     ) -> None:
         super().__init__(name, dialect.capabilities, names, timeouts, retry, breaker)
@@ -339,7 +339,7 @@ def _waits(question: Received) -> bool:
 
 
 def _no_question(place: str) -> RequestError:
-    text = f"{place}: the agent does not wait for an answer any more; it asks anew if it is told to go on."
+    text = f"{place}: the agent does not wait for an answer any more; ask it to go on, and it asks again."
     return RequestError(text, code=ErrorCode.CONFLICT, param=place)
 
 

@@ -37,7 +37,7 @@ from bridge.model import (
 from bridge.model.dump import dump, load_message, load_request
 from bridge.model.events import CONTENT
 from bridge.model.jsontext import dumps
-from bridge.run.conversation.conversation import (
+from bridge.run.conversation.comparison import (
     as_client_sees,
     canceled,
     continues,
@@ -61,7 +61,7 @@ from bridge.stores.conversation_store import Conversation, ConversationStore, He
 from bridge.stores.joint import Joint
 from bridge.translation.pair import pair_of
 
-log = logging.getLogger("bridge.memory")
+log = logging.getLogger("bridge.conversations")
 
 _PRUNE_FIRST = 3.0
 _PRUNE_EVERY = 3600.0
@@ -87,7 +87,7 @@ _HALF = "half"
 
 _MOST_NOTED = 1000
 
-_KEEPER = "keeper"
+_BACKEND = "keeper"
 """Key of the backend that remembers the conversation, among several."""
 
 
@@ -109,25 +109,25 @@ class Turn:
 
     def __init__(
         self,
-        history: ConversationStore,
+        store: ConversationStore,
         owner: str,
         scope: str,
         request: Request,
         front: Capabilities,
         back: Capabilities,
-        keeper: str | None = None,
+        backend_name: str | None = None,
     ) -> None:
-        """`keeper` is the backend's name if others may answer the next request of this conversation."""
+        """`backend_name` is the backend's name if others may answer the next request of this conversation."""
         self.request = request
         self.reply: list[Event] | None = None
         self._new: list[Message] = []
         self._unanswered: list[Interrupted] = []
-        self._history = history
+        self._store = store
         self._owner = owner
         self._scope = scope
         self._front = front
         self._back = back
-        self._keeper = keeper
+        self._backend_name = backend_name
         self._named: str | None = None
         self._turn: AbstractAsyncContextManager[HeldConversation] | None = None
         self._held: HeldConversation | None = None
@@ -139,7 +139,7 @@ class Turn:
         """Loads what is needed and rewrites `request`. Raises `BridgeError`."""
         raise NotImplementedError
 
-    async def begun(self, run_id: str) -> Self:
+    async def begin_or_close(self, run_id: str) -> Self:
         """The turn after `begin`; closed when that fails."""
         try:
             await self.begin(run_id)
@@ -159,7 +159,7 @@ class Turn:
     async def forget(self) -> None:
         """The request was refused: removes what `begin` has stored of it. Raises `BridgeError` when the store fails."""
 
-    def amend(self, events: list[Event], answer: Answer) -> list[Event]:
+    def for_client(self, events: list[Event], answer: Answer) -> list[Event]:
         """Return a batch of the backend as the client gets it; `answer` is what came before it.
 
         Agents that wait for an answer and get another message stay silent (docs/dialects/ag-kit.md); then the question
@@ -178,7 +178,7 @@ class Turn:
         """Return the agent's own calls that unanswered questions are about, for clients that are not shown them."""
         return []
 
-    def anew(self) -> Request | None:
+    def fresh_request(self) -> Request | None:
         """Return the request for a conversation that is new to the backend, which does not know the one that it had;
         None if that is not how this conversation is kept, or nothing continues.
         """
@@ -208,19 +208,19 @@ class Turn:
 
     async def _enter(self, thread: str) -> None:
         """Waits for earlier requests of this conversation, then loads it."""
-        turn = self._history.turn(self._owner, self._scope, thread)
+        turn = self._store.turn(self._owner, self._scope, thread)
         self._held = await turn.__aenter__()
         self._turn, self._conversation = turn, self._held.conversation
 
     async def _load(self, thread: str) -> None:
-        self._conversation = await self._history.load(self._owner, self._scope, thread) or Conversation(thread)
+        self._conversation = await self._store.load(self._owner, self._scope, thread) or Conversation(thread)
 
     async def _commit(self, new: list[Message], *, keep: int | None = None, name: str | None = None) -> None:
         """Store the conversation. The next request of it may go on from now."""
         if self._held is not None:
             await self._held.commit(new, keep=keep, digest=name, joint=self.joint)
         else:
-            await self._history.commit(
+            await self._store.commit(
                 self._owner, self._scope, self._conversation, new, keep=keep, digest=name, joint=self.joint
             )
 
@@ -338,7 +338,7 @@ class Follow(Expand):
     def _is_here(self) -> bool:
         """Return whether the backend answered last."""
         conversation = self._conversation
-        return conversation.backend_thread is not None and conversation.extra.get(_KEEPER) == self._keeper
+        return conversation.backend_thread is not None and conversation.extra.get(_BACKEND) == self._backend_name
 
     @property
     def _theirs(self) -> Collection[str]:
@@ -356,16 +356,16 @@ class Follow(Expand):
         self._thread = request.thread_id = conversation.backend_thread
         request.history = HistoryMode.DELTA
 
-    def anew(self) -> Request | None:
+    def fresh_request(self) -> Request | None:
         if not self.continues:
             return None
         self.continues = False
         self._thread, self._conversation.open_interrupts = self._new_thread(self._thread or ""), []
         messages = [*self._conversation.messages, *self._new]
-        return _begun_anew(self.request, messages, self.request.resume, self._thread)
+        return _new_conversation(self.request, messages, self.request.resume, self._thread)
 
     async def _refused(self) -> None:
-        """Begin anew at the backend with the next request, as it is unknown whether it remembers this one."""
+        """Begin a new conversation at the backend with the next request: it may not remember this one."""
         self._conversation.backend_thread = None
         if self._partial:
             self._conversation.extra[_PARTIAL] = self._partial  # the client may try again
@@ -374,7 +374,7 @@ class Follow(Expand):
     def _keeps(self, answer: Answer) -> str | None:
         decided = [*self._theirs, *(call for call in self._decided if call)] if self._remembers(answer) else []
         self._conversation.extra[_RAN] = decided[-_MOST_NOTED:]
-        self._conversation.extra[_KEEPER] = self._keeper
+        self._conversation.extra[_BACKEND] = self._backend_name
         return self._thread_kept(answer, self._thread)
 
 
@@ -394,7 +394,10 @@ class Trim(Turn):
         await self._enter(thread)
         stored = self._conversation.messages
         self._ran = [str(i) for i in self._conversation.extra.get(_RAN, ())]
-        here = self._conversation.backend_thread is not None and self._conversation.extra.get(_KEEPER) == self._keeper
+        here = (
+            self._conversation.backend_thread is not None
+            and self._conversation.extra.get(_BACKEND) == self._backend_name
+        )
         position = continues(stored, self._whole, self._ran) if here else None
         if position == len(self._whole) and not request.resume:
             position = None  # nothing new: an answer is to be made again
@@ -404,7 +407,7 @@ class Trim(Turn):
         if position is not None and self._tells_context and self._conversation.extra.get(_CONTEXT) == self._context:
             request = replace(request, context=[])
         if position is None:
-            # A new talk, an edited or regenerated one, or one whose backend side is not known for sure: it begins anew.
+            # New, edited or regenerated, or not known for sure at the backend: the conversation begins there again.
             self._known, position = 0, 0
             name = thread if self._conversation.version == 0 else run_id
             self._conversation.backend_thread = self._new_thread(name)
@@ -432,16 +435,16 @@ class Trim(Turn):
     async def _found(self) -> str | None:
         """Return the conversation of which that of the client is the next turn; None if there is none."""
         for state in states_before(self._whole):
-            if (thread := await self._history.find(self._owner, self._scope, digest(state))) is not None:
+            if (thread := await self._store.find(self._owner, self._scope, digest(state))) is not None:
                 return thread
         before, half = half_answered(self._whole)
         if not half or not self._back.keeps_canceled:
             return None
-        thread = await self._history.find(self._owner, self._scope, digest(before))
-        found = await self._history.load(self._owner, self._scope, thread) if thread is not None else None
+        thread = await self._store.find(self._owner, self._scope, digest(before))
+        found = await self._store.load(self._owner, self._scope, thread) if thread is not None else None
         return thread if found is not None and str(found.extra.get(_HALF, "")).startswith(half) else None
 
-    def anew(self) -> Request | None:
+    def fresh_request(self) -> Request | None:
         lost = self._conversation.backend_thread
         if not self.continues or lost is None:
             return None
@@ -449,10 +452,10 @@ class Trim(Turn):
         thread = self._conversation.backend_thread = self._new_thread(lost)
         self._conversation.open_interrupts = []
         self._known, self._new, self._digests = 0, self._whole, []
-        return _begun_anew(self.request, self._whole, self._said_aside, thread)
+        return _new_conversation(self.request, self._whole, self._said_aside, thread)
 
     async def keep(self, answer: Answer, shown: Answer) -> None:
-        """Begin anew at the backend after a run of which it is unknown what the backend remembers: a failed one, and a
+        """Start over at the backend after a run of which it is unknown what the backend remembers: a failed one, and a
         canceled one of most backends.
         """
         if not self._remembers(answer):
@@ -466,8 +469,8 @@ class Trim(Turn):
         self._conversation.extra[_TOLD] = self._digests[-_MOST_NOTED:]
         if self._tells_context:
             self._conversation.extra[_CONTEXT] = self._context
-        if self._keeper is not None:
-            self._conversation.extra[_KEEPER] = self._keeper
+        if self._backend_name is not None:
+            self._conversation.extra[_BACKEND] = self._backend_name
         ran = set(self._ran)
         spoken = [m for m in self._new if not is_answer(m, ran)]
         seen = as_client_sees(shown, self._front)
@@ -501,7 +504,7 @@ class Recall(Turn):
         if not found:
             await self._load(request.thread_id or run_id)
             if self._whole and self._conversation.digest != name:
-                self._conversation.open_interrupts = []  # the talk was edited, so that nothing waits in it
+                self._conversation.open_interrupts = []  # the conversation was edited, so that nothing waits in it
         self._had = bool(self._conversation.open_interrupts)
         settled = self._settle(request.messages[len(before) :])
         self._messages = request.messages
@@ -515,13 +518,13 @@ class Recall(Turn):
 
     async def _find(self, name: str) -> bool:
         """Enters the conversation whose last state has this digest; whether there is one."""
-        thread = await self._history.find(self._owner, self._scope, name)
+        thread = await self._store.find(self._owner, self._scope, name)
         if thread is None:
             return False
         await self._enter(thread)
         if self._conversation.digest == name:
             return True
-        await self.close()  # another request went on from here in the meantime: this one is a talk of its own
+        await self.close()  # another request went on from here in the meantime: this one is a conversation of its own
         return False
 
     def _waiting_calls(self) -> list[Event]:
@@ -548,7 +551,7 @@ class Recall(Turn):
         await self._commit([], name=digest(seen) if seen else None)
 
 
-def _begun_anew(request: Request, messages: list[Message], resume: list[Resume], thread: str | None) -> Request:
+def _new_conversation(request: Request, messages: list[Message], resume: list[Resume], thread: str | None) -> Request:
     """The request with the whole conversation, where the backend has nothing to resume: answers are said as words.
 
     `thread` is its name at the backend; None if the backend names it.
@@ -563,8 +566,8 @@ def _words(payload: Any) -> str:
     return payload if isinstance(payload, str) else "" if payload is None else dumps(payload).decode()
 
 
-def wants_memory(front: Capabilities, back: Capabilities) -> bool:
-    """Return whether a conversation between these two needs the bridge's memory."""
+def needs_turns(front: Capabilities, back: Capabilities) -> bool:
+    """Return whether a conversation between these two needs to be stored by the bridge."""
     return _joint(front.history, back) is not None or pair_of(front, back).recalls
 
 
@@ -577,11 +580,11 @@ def _joint(history: HistoryMode, back: Capabilities) -> type[Turn] | None:
     return Expand
 
 
-class Memory:
-    """Makes the turns of a bridge on one history store."""
+class ConversationTurns:
+    """Makes the turns of a bridge on one store of conversations."""
 
-    def __init__(self, history: ConversationStore) -> None:
-        self.history = history
+    def __init__(self, store: ConversationStore) -> None:
+        self.store = store
         self._pruning: asyncio.Task[None] | None = None
 
     def start(self, retention: float, files: Attachments | None = None) -> None:
@@ -594,9 +597,9 @@ class Memory:
             await asyncio.sleep(pause)
             pause = _PRUNE_EVERY
             try:
-                await self.history.prune(retention)
+                await self.store.prune(retention)
                 if files is not None:
-                    await self.history.prune_files(retention, files.delete)
+                    await self.store.prune_files(retention, files.delete)
             except BridgeError as error:
                 log.warning("old conversations and files were not deleted: %s", error.message)
 
@@ -609,25 +612,25 @@ class Memory:
         back: Capabilities,
         run_id: str,
         *,
-        keeper: str | None = None,
+        backend_name: str | None = None,
     ) -> Turn | None:
         """Return the turn of this request, begun; None if nothing is stored.
 
         A request without a conversation id, from a client that sends increments, is a conversation of its own; it is
-        kept, under the run's id, where the backend has a name for it. `keeper` is the backend's name if others may
-        answer the next request.
+        kept, under the run's id, where the backend has a name for it. `backend_name` is set if others may answer the
+        next request.
         """
         delta = request.history is not HistoryMode.FULL
         if delta and request.thread_id is None and not back.names_threads:
             return None
         kind = _joint(request.history, back)
-        if kind is None and delta and keeper is not None:
+        if kind is None and delta and backend_name is not None:
             kind = Follow
         elif kind is None and pair_of(front, back).recalls:
             kind = Recall
         if kind is None:
             return None
-        return await kind(self.history, owner, scope, request, front, back, keeper).begun(run_id)
+        return await kind(self.store, owner, scope, request, front, back, backend_name).begin_or_close(run_id)
 
     async def has(
         self, owner: str, scope: str, request: Request, backs: Sequence[Capabilities], *, shared: bool
@@ -635,9 +638,9 @@ class Memory:
         """Return False if the conversation of a request would be stored for one of these backends, and is not."""
         assert request.thread_id is not None
         stores = shared or any(_joint(request.history, back) is not None for back in backs)
-        return not stores or await self.history.load(owner, scope, request.thread_id) is not None
+        return not stores or await self.store.load(owner, scope, request.thread_id) is not None
 
     async def close(self) -> None:
         if self._pruning is not None:
             self._pruning.cancel()
-        await self.history.close()
+        await self.store.close()

@@ -22,12 +22,12 @@ from bridge.errors import ErrorCode, RequestError
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.run.durable import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, ThreadBusy
 from bridge.run.run import Run
-from bridge.server.auth.cors import check_kept
+from bridge.server.auth.cors import check_named_origin
 from bridge.server.operations.durable import cursor_of, read_on, serve_durable
-from bridge.server.operations.run import attend
-from bridge.server.requests.access_log import Report
+from bridge.server.operations.run_endpoint import attend
+from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.handler import RequestScope, Serve
-from bridge.server.requests.wire import STREAM_HEADERS, USER, read_request, response_of
+from bridge.server.requests.http_messages import STREAM_HEADERS, USER, read_request, response_of
 from bridge.stores.held_places import HeldPlace, HeldPlaces, line_of
 from bridge.translation import Writer
 
@@ -47,7 +47,7 @@ def _busy(dialect: SingleRunDialect, session: SessionRef) -> RequestError:
     return RequestError(dialect.busy(session), code=ErrorCode.CONFLICT)
 
 
-def _no_run(report: Report) -> web.StreamResponse:
+def _no_run(report: AccessRecord) -> web.StreamResponse:
     """The answer to a reconnect when nothing runs: a stream without events."""
     report.status = "none"
     return web.Response(headers=STREAM_HEADERS)
@@ -210,7 +210,7 @@ async def serve_single_durable(scope: RequestScope) -> web.StreamResponse:
     session = require(scope.route.dialect, SingleRunDialect).decode_reconnect(wire)
     if session is None:
         return await serve_durable(scope, wire, _begin)
-    check_kept(scope.http)
+    check_named_origin(scope.http)
     record = await scope.bridge.runs.running(*_key(scope.user, scope.route, session))
     if record is None:
         return _no_run(scope.report)

@@ -1,7 +1,7 @@
 """The operations on stored responses, by id, and `run` where a response may be made in the background.
 
-A run in the background is one of the run store (`bridge.run.durable.responses`): it does not depend on its readers, and
-any process that shares the stores can answer for it.
+A run in the background is one of the run store (`bridge.run.durable.answer_stream`): it does not depend on its readers,
+and any process that shares the stores can answer for it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import NamedTuple
 from aiohttp import web
 
 from bridge.contract import Context, StoredAnswer, StoredAnswersDialect, StoredResponses, WireRequest, require
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Request
-from bridge.run.conversation.stored_responses import Answers
+from bridge.run.conversation.response_store import ResponseStore
 from bridge.run.durable import RunKey, RunPlan, run_of
 from bridge.server.operations.durable import CANCEL_SECONDS, reporting, stream_rest
-from bridge.server.operations.run import attend
+from bridge.server.operations.run_endpoint import attend
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import response_of
+from bridge.server.requests.http_messages import response_of
 
 
 def _dialect(scope: RequestScope) -> StoredAnswersDialect:
@@ -36,7 +36,7 @@ class _Requested(NamedTuple):
     """The stored response that a request names. `answers` are those of its owner."""
 
     wire: WireRequest
-    answers: Answers
+    answers: ResponseStore
     stored: StoredAnswer
 
 
@@ -114,7 +114,9 @@ async def serve_run_or_background(scope: RequestScope) -> web.StreamResponse:
     return response_of(_dialect(scope).encode_stored(answer), scope.context.lost.names)
 
 
-def _plan(scope: RequestScope, request: Request, caller: Caller, context: Context, stored: StoredResponses) -> RunPlan:
+def _plan(
+    scope: RequestScope, request: Request, caller: RunCaller, context: Context, stored: StoredResponses
+) -> RunPlan:
     """The backend streams in any case, so that readers see the answer grow."""
     request = replace(request, stream=True)
     run_id, created_at = context.run_id, context.created_at
@@ -123,7 +125,7 @@ def _plan(scope: RequestScope, request: Request, caller: Caller, context: Contex
     return plan
 
 
-async def _queue(scope: RequestScope, plan: RunPlan, answers: Answers) -> StoredAnswer:
+async def _queue(scope: RequestScope, plan: RunPlan, answers: ResponseStore) -> StoredAnswer:
     """Store the request, then queue its run."""
     answer = _dialect(scope).answer_so_far([], plan.context(scope.route.options))
     stored = scope.context.stored_responses

@@ -1,6 +1,6 @@
 """Comparison of conversations: which messages are the same, where one continues another, which calls are open.
 
-These functions know no store and no run; `bridge.run.conversation.memory` uses them.
+These functions know no store and no run; `bridge.run.conversation.turns` uses them.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def passes_whole(message: Message) -> bool:
     return any("whole" in fields for fields in (message.extras or {}).values())
 
 
-# ---------------------------------------------------------------------- where a talk goes on
+# ---------------------------------------------------------------------- where a conversation goes on
 
 
 def continues(stored: list[Message], messages: list[Message], ran: Collection[str]) -> int | None:

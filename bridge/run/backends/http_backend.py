@@ -42,10 +42,12 @@ from bridge.model.closing import PIECES
 from bridge.model.events import CONTENT
 from bridge.run.amendments import amended_body
 from bridge.run.backend import Call, CallInfo, ConfiguredBackend, Timeouts
-from bridge.run.backends.answers import (
+from bridge.run.backends.connector import Connector, LargeBody, Sending, current
+from bridge.run.backends.credentials import Credentials
+from bridge.run.backends.http_answer import (
     AT_ONCE,
     DRAIN_SECONDS,
-    Answer,
+    HttpAnswer,
     bounded,
     broken_off,
     failure_of,
@@ -53,12 +55,10 @@ from bridge.run.backends.answers import (
     outcome_of,
     unread,
 )
-from bridge.run.backends.connections import Connector, LargeBody, Sending, current
-from bridge.run.backends.credentials import Credentials
 from bridge.run.backends.lookups import CONFIGURED
 from bridge.run.backends.proxies import credentials_in, proxy_for
-from bridge.run.breaker import Breaker
-from bridge.run.retries import Retry
+from bridge.run.breaker import CircuitBreaker
+from bridge.run.retries import RetryPolicy
 from bridge.toolkit.paths import check_path
 from bridge.toolkit.redact import Secrets
 from bridge.translation import AnswerDecoder
@@ -132,8 +132,8 @@ class HttpBackend(ConfiguredBackend):
         forward_headers: tuple[str, ...] = (),
         max_event: int = sse.MAX_EVENT,
         timeouts: Timeouts | None = None,
-        retry: Retry | None = None,
-        breaker: Breaker | None = None,
+        retry: RetryPolicy | None = None,
+        breaker: CircuitBreaker | None = None,
         options: Options | None = None,
         httptools: bool = False,
         proxy: str | None = None,
@@ -169,7 +169,7 @@ class HttpBackend(ConfiguredBackend):
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
         self._httptools = httptools and self.proxy is None
-        self._client: http1.Client | None = None
+        self._client: http1.Http1Client | None = None
 
     async def start(self) -> None:
         if self._session is None:
@@ -181,7 +181,7 @@ class HttpBackend(ConfiguredBackend):
         if self._httptools and self._client is None:
             from bridge.run.backends import http1
 
-            self._client = http1.Client(self.timeouts.connect)
+            self._client = http1.Http1Client(self.timeouts.connect)
 
     async def close(self) -> None:
         """Gives what is done beside the runs a moment to end: a backend may still have to be told of a cancel."""
@@ -404,13 +404,13 @@ class HttpBackend(ConfiguredBackend):
         failure = failure_of(error)
         return self.timeouts.unreached() if failure.code is ErrorCode.BACKEND_TIMEOUT else failure
 
-    async def answer(self, wire: WireRequest) -> Answer:
+    async def answer(self, wire: WireRequest) -> HttpAnswer:
         """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
         if self._client is None:
             return AiohttpAnswer(self, await self.ask(wire))
         return await self._authorized(wire, self._request)
 
-    def _request(self, wire: WireRequest) -> Awaitable[Answer]:
+    def _request(self, wire: WireRequest) -> Awaitable[HttpAnswer]:
         assert self._client is not None
         return self._client.request(wire.method, self._target(wire), wire.headers, wire.body)
 
@@ -580,7 +580,7 @@ class HttpCall:
         self.received = 0
         self.sent = wire
         self._backend = backend
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
         self._decoder: AnswerDecoder | None = None
         self._decoded: list[Event] = []
         self._began = b""
@@ -684,7 +684,7 @@ class HttpCall:
         self._decoded = events
         return False
 
-    def _explain(self, failure: Failure, answer: Answer) -> None:
+    def _explain(self, failure: Failure, answer: HttpAnswer) -> None:
         """Let the failure that ends an answer say what failed, and repeat none of our keys."""
         failure = self._backend.secrets.hide(failure)
         outcome, advice = f"answered {answer.status}", ""

@@ -20,15 +20,15 @@ Look = Callable[[StoredAnswer], Awaitable[StoredAnswer]]
 """Returns the current state of an answer whose run has not ended."""
 
 
-class Answers:
+class ResponseStore:
     """The answers of one owner on one route. Every method may raise `BridgeError`, as the store does.
 
     They are kept under an owner of their own: answers are many, and beside the owner's conversations they would count
     against those and push them out.
     """
 
-    def __init__(self, history: ConversationStore, owner: str, scope: str, look: Look | None = None) -> None:
-        self._history = history
+    def __init__(self, store: ConversationStore, owner: str, scope: str, look: Look | None = None) -> None:
+        self._store = store
         self._poll = look
         self._owner = derived_id(owner, after="\0responses")
         # Older versions keep each with all messages, and would read ours without those of earlier answers.
@@ -56,7 +56,7 @@ class Answers:
     async def _load(self, answer_id: str, messages: bool = True) -> tuple[str, Conversation] | None:
         """Return the answer with the owner that it is stored under."""
         for owner in (self._owner, self._before):
-            found = await self._history.load(owner, self._scope, answer_id, messages=messages)
+            found = await self._store.load(owner, self._scope, answer_id, messages=messages)
             if found is not None:
                 return owner, found
         return None
@@ -84,7 +84,7 @@ class Answers:
     async def _commit(self, answer: StoredAnswer, new: list[Message], *, after: str | None = None) -> None:
         conversation = Conversation(answer.id, extra=_fields(answer))
         headroom = after is None  # for the answers that continue this one
-        await self._history.commit(self._owner, self._scope, conversation, new, after=after, headroom=headroom)
+        await self._store.commit(self._owner, self._scope, conversation, new, after=after, headroom=headroom)
 
     async def settle(self, answer: StoredAnswer) -> bool:
         """Store the final state of an answer that was stored before its end. Return False if it was deleted."""
@@ -97,7 +97,7 @@ class Answers:
             begun = conversation.messages
             keep = len(begun) if _continues(answer.messages, begun) else 0
             try:
-                await self._history.commit(owner, self._scope, conversation, answer.messages[keep:], keep=keep)
+                await self._store.commit(owner, self._scope, conversation, answer.messages[keep:], keep=keep)
             except StoreConflict:
                 # Another process has just stored the same state, or deleted it.
                 return await self.load(answer.id, messages=False) is not None
@@ -106,7 +106,7 @@ class Answers:
     async def delete(self, answer_id: str) -> bool:
         """Delete the answer. Return whether there was one."""
         for owner in (self._owner, self._before):
-            if await self._history.delete(owner, self._scope, answer_id):
+            if await self._store.delete(owner, self._scope, answer_id):
                 return True
         return False
 

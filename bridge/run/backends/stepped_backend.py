@@ -17,8 +17,8 @@ from bridge.model import Event, Request, RunFailed
 from bridge.model.closing import PIECES
 from bridge.model.events import TERMINAL
 from bridge.run.backend import Call, CallInfo
-from bridge.run.backends.answers import AT_ONCE, Answer, bounded, broken_off
-from bridge.run.backends.http import HttpBackend, has_content
+from bridge.run.backends.http_answer import AT_ONCE, HttpAnswer, bounded, broken_off
+from bridge.run.backends.http_backend import HttpBackend, has_content
 from bridge.translation.framing import sse
 
 log = logging.getLogger("bridge.http")
@@ -35,7 +35,7 @@ _CANCEL_AGAIN = (0.2, 0.4, 0.8)
 class _Asked:
     """A request that was sent, and what waits for the head of its answer."""
 
-    answer: Awaitable[Answer]
+    answer: Awaitable[HttpAnswer]
     wire: WireRequest
     most: int | None
 
@@ -69,7 +69,7 @@ class SteppedCall:
         self._run = run
         self._info = info
         self._splitter = sse.Splitter(backend.max_event)
-        self._answer: Answer | None = None  # the open stream
+        self._answer: HttpAnswer | None = None  # the open stream
         self._asked: _Asked | None = None  # a request that may start work, until the head of its answer is there
         self._due: Step | None = None  # what to ask beside it
         self._take: Callable[[list[Event]], bool] | None = None
@@ -188,7 +188,7 @@ class SteppedCall:
         except BridgeError as error:
             return self._passed_on(self._run.close(error.failure))
 
-    async def _read_or_ask(self, answer: Answer) -> list[Event]:
+    async def _read_or_ask(self, answer: HttpAnswer) -> list[Event]:
         """What comes on the stream, or sends what is to be sent beside it once it was silent for that long."""
         step = self._due = self._due or self._run.next()
         if step is None:
@@ -202,7 +202,7 @@ class SteppedCall:
             self._due = None
         return await self._send(step.wire, step.most)
 
-    async def _read(self, answer: Answer) -> list[Event]:
+    async def _read(self, answer: HttpAnswer) -> list[Event]:
         failure: Failure | None = None
         try:
             data = await answer.read(AT_ONCE)
@@ -260,7 +260,7 @@ class SteppedCall:
                     self._backend.explained(failure, self.sent, "answered", advice)
         return events
 
-    def _stream(self, answer: Answer) -> None:
+    def _stream(self, answer: HttpAnswer) -> None:
         """A stream opened."""
         self._answer, self.awaits_whole = answer, False
         self._run.opened(answer.headers)
@@ -322,7 +322,7 @@ class SteppedCall:
             if answer is not None:
                 answer.release(drain=True)
 
-    async def _told_end(self, answer: Answer, within: float) -> bool:
+    async def _told_end(self, answer: HttpAnswer, within: float) -> bool:
         """Return whether a canceled run is over, or its stream ends, within this time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):

@@ -30,7 +30,7 @@ from bridge.model import (
     ToolResulted,
 )
 from bridge.model.parts import LINKED
-from bridge.run.conversation.conversation import (
+from bridge.run.conversation.comparison import (
     behind,
     messages_of,
     no_results,
@@ -40,7 +40,7 @@ from bridge.run.conversation.conversation import (
     unknown,
 )
 from bridge.run.conversation.interrupts import Settled, settle
-from bridge.run.conversation.memory import Expand
+from bridge.run.conversation.turns import Expand
 from bridge.stores.conversation_store import Conversation, ConversationStore, StoreConflict
 
 SHOWN = "ui.history"
@@ -100,7 +100,7 @@ def _for_model(message: Message) -> bool:
 
 
 async def store_request(
-    history: ConversationStore,
+    store: ConversationStore,
     owner: str,
     scope: str,
     request: Request,
@@ -113,7 +113,7 @@ async def store_request(
     """
     if conversation is None:
         thread = request.thread_id or run
-        conversation = await history.load(owner, scope, thread) or Conversation(thread)
+        conversation = await store.load(owner, scope, thread) or Conversation(thread)
 
     def new(conversation: Conversation) -> list[Message]:
         fresh = _new_messages(conversation.messages, request.messages)
@@ -128,7 +128,7 @@ async def store_request(
             *(_stamped(m, run, f"{run}-{n}") for n, m in enumerate(fresh)),
         ]
 
-    return await _append(history, owner, scope, conversation, new)
+    return await _append(store, owner, scope, conversation, new)
 
 
 def is_first(conversation: Conversation, run: str) -> bool:
@@ -136,19 +136,19 @@ def is_first(conversation: Conversation, run: str) -> bool:
     return all(MessageInfo.of(message).run == run for message in conversation.messages)
 
 
-async def forget_request(history: ConversationStore, owner: str, scope: str, thread: str, run: str) -> None:
+async def forget_request(store: ConversationStore, owner: str, scope: str, thread: str, run: str) -> None:
     """Remove what `store_request` has stored for a run that was not queued."""
-    while (conversation := await history.load(owner, scope, thread)) is not None:
+    while (conversation := await store.load(owner, scope, thread)) is not None:
         left = _without(conversation.messages, run)
         if left is None:
             return
         first, others = left
         if not first and not others:
             # Uploads of the thread stay: the client will ask again.
-            await history.delete(owner, scope, thread, files=False)
+            await store.delete(owner, scope, thread, files=False)
             return
         with suppress(StoreConflict):
-            await history.commit(owner, scope, conversation, others, keep=first)
+            await store.commit(owner, scope, conversation, others, keep=first)
             return
 
 
@@ -163,7 +163,7 @@ def _without(stored: list[Message], run: str) -> tuple[int, list[Message]] | Non
 
 
 async def _append(
-    history: ConversationStore,
+    store: ConversationStore,
     owner: str,
     scope: str,
     conversation: Conversation,
@@ -172,10 +172,10 @@ async def _append(
     """Append what `new` returns for the stored conversation; called again if another writer was faster."""
     while True:
         try:
-            await history.commit(owner, scope, conversation, new(conversation))
+            await store.commit(owner, scope, conversation, new(conversation))
         except StoreConflict:
             thread = conversation.thread_id
-            conversation = await history.load(owner, scope, thread) or Conversation(thread)
+            conversation = await store.load(owner, scope, thread) or Conversation(thread)
             continue
         return conversation
 
@@ -192,7 +192,7 @@ class QueuedRunTurn(Expand):
 
     def __init__(
         self,
-        history: ConversationStore,
+        store: ConversationStore,
         owner: str,
         scope: str,
         request: Request,
@@ -200,7 +200,7 @@ class QueuedRunTurn(Expand):
         back: Capabilities,
         options: QueuedRunsOptions,
     ) -> None:
-        super().__init__(history, owner, scope, request, front, back)
+        super().__init__(store, owner, scope, request, front, back)
         self._options = options
         self._run = ""
         self._taken: frozenset[str | None] = frozenset()
@@ -215,7 +215,7 @@ class QueuedRunTurn(Expand):
         thread = self.request.thread_id or self._run
         await (self._enter(thread) if self._options.one_run_per_thread else self._load(thread))
         self._conversation = await store_request(
-            self._history, self._owner, self._scope, self.request, self._run, self._conversation
+            self._store, self._owner, self._scope, self.request, self._run, self._conversation
         )
         self._taken = frozenset(message.id for message in self._conversation.messages)
         return _by_run(self._conversation.messages, self._run, self.request)
@@ -228,9 +228,9 @@ class QueuedRunTurn(Expand):
             return settle(waiting, self.request, new, native=False)
         return Settled([Resume(i.interrupt_id, "cancelled") for i in waiting], new)
 
-    def amend(self, events: list[Event], answer: Answer) -> list[Event]:
+    def for_client(self, events: list[Event], answer: Answer) -> list[Event]:
         """Some agents give the same ids in every run; in a thread that is read back each names one message."""
-        events = super().amend(events, answer)
+        events = super().for_client(events, answer)
         if _NAMING.isdisjoint(map(type, events)):
             return events
         return [
@@ -270,7 +270,7 @@ class QueuedRunTurn(Expand):
         try:
             await self._commit(new(self._conversation))
         except StoreConflict:  # another run of this thread spoke meanwhile
-            await _append(self._history, self._owner, self._scope, self._conversation, new)
+            await _append(self._store, self._owner, self._scope, self._conversation, new)
 
 
 def _by_run(stored: Sequence[Message], run: str, request: Request) -> tuple[list[Message], list[Message]]:

@@ -16,13 +16,13 @@ import grpc.aio
 from bridge.contract import Context, Losses, WireRequest
 from bridge.contract.optional.sessions import CalleeSession
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller, Route
+from bridge.engine.route import Route, RunCaller
 from bridge.errors import BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import Event, RunFailed, RunStarted
 from bridge.run.run import Run
-from bridge.server.operations.run import shown_model
-from bridge.server.requests.access_log import Report
-from bridge.server.requests.limits import Limits, RouteLimiter
+from bridge.server.operations.run_endpoint import shown_model
+from bridge.server.requests.access_log import AccessRecord
+from bridge.server.requests.limits import RouteLimiter, ServerLimits
 from bridge.server.requests.spans import spanned_turn
 
 log = logging.getLogger("bridge.grpc")
@@ -107,7 +107,7 @@ class SlowReader(Exception):
 class TurnRunner:
     """Runs one inquiry at a backend and writes its answers."""
 
-    def __init__(self, bridge: Bridge, limits: Limits) -> None:
+    def __init__(self, bridge: Bridge, limits: ServerLimits) -> None:
         self._bridge = bridge
         self._limits = limits
         self._limiters: dict[str, RouteLimiter] = {}
@@ -116,14 +116,14 @@ class TurnRunner:
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
         """Answer one request. Errors are answers, too; a caller that leaves cancels the run."""
         run_id = uuid.uuid4().hex
-        report = Report(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.host.metrics)
+        report = AccessRecord(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.host.metrics)
         context = Context(run_id, session.name, time.time(), route.options, lost=Losses())
         metadata = {key: value for key, value in rpc.invocation_metadata() if isinstance(value, str)}
         with spanned_turn(self._bridge.tracing, report, metadata):
             await self._reported(session, route, body, rpc, context, report)
 
     async def _reported(
-        self, session: CalleeSession, route: Route, body: bytes, rpc: Any, context: Context, report: Report
+        self, session: CalleeSession, route: Route, body: bytes, rpc: Any, context: Context, report: AccessRecord
     ) -> None:
         try:
             with self._bridge.counting():
@@ -144,7 +144,7 @@ class TurnRunner:
             report.write()
 
     async def _run(
-        self, session: CalleeSession, route: Route, body: bytes, rpc: Any, context: Context, report: Report
+        self, session: CalleeSession, route: Route, body: bytes, rpc: Any, context: Context, report: AccessRecord
     ) -> None:
         request = route.dialect.decode_request(WireRequest(body=body), context)
         context.request, context.model = request, request.model
@@ -157,7 +157,7 @@ class TurnRunner:
                 route,
                 request,
                 capabilities=route.capabilities,
-                caller=Caller(session.user or session.owner, context.run_id),
+                caller=RunCaller(session.user or session.owner, context.run_id),
                 lost=context.lost,
                 run_id=context.run_id,
                 created_at=context.created_at,
@@ -181,14 +181,14 @@ class TurnRunner:
         return limiter
 
     async def _failed(
-        self, session: CalleeSession, failure: Failure, rpc: Any, context: Context, report: Report
+        self, session: CalleeSession, failure: Failure, rpc: Any, context: Context, report: AccessRecord
     ) -> None:
         report.ended(None, failure)
         encoder = session.encoder(context)
         events: list[Event] = [RunStarted(context.run_id, context.thread_id), RunFailed(failure)]
         await self._write(encoder.encode(events), rpc, report)
 
-    async def _write(self, frames: Sequence[Any], rpc: Any, report: Report) -> None:
+    async def _write(self, frames: Sequence[Any], rpc: Any, report: AccessRecord) -> None:
         """Raises `SlowReader`: who does not read holds a place that others wait for."""
         for frame in frames:
             data = frame if isinstance(frame, bytes) else frame.data

@@ -19,8 +19,8 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.model import Event, Request, RunFailed
 from bridge.model.events import TERMINAL
 from bridge.run.backend import BaseCall, Call, CallInfo
-from bridge.run.backends.answers import AT_ONCE, Answer
-from bridge.run.backends.http import HttpBackend
+from bridge.run.backends.http_answer import AT_ONCE, HttpAnswer
+from bridge.run.backends.http_backend import HttpBackend
 from bridge.run.retries import asked_pause
 from bridge.translation.framing import sse
 
@@ -64,7 +64,7 @@ class QueuedCall(BaseCall):
         self._info = info
         self._decoder = backend.dialect.decoder(context)
         self._splitter = sse.Splitter(backend.max_event)
-        self._answer: Answer | None = None
+        self._answer: HttpAnswer | None = None
         self._started = False
         self._over = False
         self._all_read = False
@@ -165,7 +165,7 @@ class QueuedCall(BaseCall):
         except BridgeError as error:
             return self.fail(error.failure)
 
-    async def _read(self, answer: Answer) -> list[Event]:
+    async def _read(self, answer: HttpAnswer) -> list[Event]:
         try:
             data = await answer.read(AT_ONCE)
             ended = not data
@@ -229,7 +229,7 @@ class QueuedCall(BaseCall):
             # The server closes the connection itself after the end.
             answer.release(drain=True)
 
-    async def _cancel(self, answer: Answer | None) -> None:
+    async def _cancel(self, answer: HttpAnswer | None) -> None:
         """Cancel the run at the backend, and let it come to its end."""
         try:
             try:

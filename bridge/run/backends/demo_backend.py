@@ -36,7 +36,7 @@ from bridge.model import (
     UsageReported,
     result_text,
 )
-from bridge.run.backends.local import Yielded
+from bridge.run.backends.local_backend import Yielded
 
 # An 8x8 picture, one colour; small enough to print.
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAgAAAAICAIAAABLbSncAAAAFUlEQVR4nGPQT3mAFTEMLYkUfAhzMQAOz4cBwsHXGgAAAABJRU5ErkJggg=="

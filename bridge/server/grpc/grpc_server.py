@@ -1,7 +1,7 @@
 """The gRPC server of one address: agents, tools, or a gateway to them. One handler per operation, none per dialect.
 
-The dialect routes each message (`AgentRegistry`) and the `Host` answers it; this module moves bytes, opens
-connections and waits. `bridge.server.grpc.agents` decides which routes of a bridge are served this way.
+The dialect routes each message (`AgentRegistry`) and the `GrpcHost` answers it; this module moves bytes, opens
+connections and waits. `bridge.server.grpc.agent_servers` decides which routes of a bridge are served this way.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from bridge.run.backends.grpc.channels import (
     ping_options,
 )
 from bridge.run.backends.grpc.registration import stay
-from bridge.run.tools.tools import Ask
+from bridge.run.tools.tool_sources import Ask
 from bridge.server.grpc.activity import TOOL_ERROR, Activity, CallRecord
-from bridge.server.grpc.guard import Guard, peer_address
-from bridge.server.grpc.nodes import Nodes
+from bridge.server.grpc.grpc_guard import GrpcGuard, peer_address
+from bridge.server.grpc.node_registry import Nodes
 from bridge.server.grpc.relay import Relays, trace_of
 from bridge.server.grpc.sharing import Sharing
 from bridge.stores.liveness import Liveness
@@ -65,7 +65,7 @@ _LEAST = 1.0
 """Seconds for which they have to be in time at least: shorter delays are no pause."""
 
 
-class Host(Protocol):
+class GrpcHost(Protocol):
     """Answers for the agents and tools at an address."""
 
     async def session(self, reply: Serve, first: bytes, rpc: Any, leaving: asyncio.Event) -> None:
@@ -84,9 +84,9 @@ class GrpcServer:
         dialect: Dialect,
         agent_registry: AgentRegistry,
         settings: Channel,
-        host: Host,
+        host: GrpcHost,
         registrations: Sequence[Registration] = (),
-        guard: Guard | None = None,
+        guard: GrpcGuard | None = None,
         activity: Activity | None = None,
         keepalive: float | None = None,
         places: Places | None = None,
@@ -245,7 +245,7 @@ class GrpcServer:
         return Visitor(await self._caller(rpc, endpoint), peer_address(rpc))
 
     async def _caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
-        """See `Guard.caller`."""
+        """See `GrpcGuard.caller`."""
         return await self._guard.caller(rpc, endpoint, agent) if self._guard is not None else ""
 
     async def _refuse(self, rpc: Any, endpoint: Endpoint, reply: Decision, by: Visitor) -> bytes:

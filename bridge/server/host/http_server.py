@@ -21,12 +21,12 @@ from bridge.engine.config.kinds import is_loopback
 from bridge.errors import BridgeError, ConfigError, Failure, log_unexpected
 from bridge.server.host import listeners as listening
 from bridge.server.host.app import make_app
-from bridge.server.host.connections import checking_version, listen
+from bridge.server.host.server_connection import checking_version, listen
 from bridge.server.requests.coalescing import MergedWork, in_daemon_thread
 from bridge.server.requests.state import STATE, Hosting, State
 
 if TYPE_CHECKING:
-    from bridge.server.grpc.service import GrpcServer
+    from bridge.server.grpc.grpc_server import GrpcServer
 
 log = logging.getLogger("bridge.server")
 
@@ -55,7 +55,7 @@ def _say_little(record: logging.LogRecord) -> bool:
 _wire.addFilter(_say_little)
 
 
-class Parent(Protocol):
+class Supervisor(Protocol):
     """What a worker knows of the process that started it."""
 
     def beat(self) -> bool:
@@ -83,33 +83,33 @@ def _agents_of(bridge: Bridge, state: State) -> list[GrpcServer]:
     """The servers of gRPC routes; their modules are loaded only if there are any."""
     if not any(route.listen for route in bridge.routes):
         return []
-    from bridge.server.grpc.agents import servers
+    from bridge.server.grpc.agent_servers import servers
 
     return servers(bridge, state.limits, state.identity, state.refusals)
 
 
-class Served:
+class HttpServer:
     """A bridge that is served on bound sockets: `start` it, then `stop` or `retire` it, and `close` it in any case.
 
-    `stop` closes the sockets, `retire` leaves them to the next server. Setting `hurry` ends the wait for open runs.
+    `stop` closes the sockets, `retire` leaves them to the next server. Setting `stop_now` ends the wait for open runs.
     """
 
     def __init__(
         self,
         bridge: Bridge,
         sockets: list[socket.socket],
-        hurry: asyncio.Event | None = None,
-        before: Served | None = None,
-        parent: Parent | None = None,
+        stop_now: asyncio.Event | None = None,
+        before: HttpServer | None = None,
+        parent: Supervisor | None = None,
     ) -> None:
         """`before`: whose place it takes at addresses of gRPC that both have. `parent`: of a worker."""
         self.bridge = bridge
         self.sockets = sockets
-        self.hurry = hurry or asyncio.Event()
+        self.stop_now = stop_now or asyncio.Event()
         hosting = Hosting(
             cancels=True,  # by handler_cancellation below
             on_loopback=is_loopback(bridge.config.server.host),
-            hurry=self.hurry,
+            stop_now=self.stop_now,
             **({} if parent is None else {"silent_workers": parent.silent_workers}),
         )
         app = make_app(bridge, hosting)
@@ -128,7 +128,7 @@ class Served:
                 each.check(self._followed[each.address])
         await self._runner.setup()
         if self._runner.server is not None:
-            self._state.heads.start(self._runner.server)
+            self._state.slow_clients.start(self._runner.server)
             self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
@@ -187,7 +187,7 @@ class Served:
         if self.bridge.has_runs:
             await self.bridge.runs.stop_taking()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.hurry.wait(), _FRESH)
+            await asyncio.wait_for(self.stop_now.wait(), _FRESH)
         if self._runner.server is not None:
             self._runner.server.pre_shutdown()
 
@@ -195,15 +195,15 @@ class Served:
         """Let the turns of sessions finish, unless the stop is urgent."""
         loop = asyncio.get_running_loop()
         stopping = loop.create_task(agents.stop(_AGES if seconds is None else seconds))
-        hurry = loop.create_task(self.hurry.wait())
-        await asyncio.wait({stopping, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        stop_now = loop.create_task(self.stop_now.wait())
+        await asyncio.wait({stopping, stop_now}, return_when=asyncio.FIRST_COMPLETED)
+        stop_now.cancel()
         if not stopping.done():
             await agents.stop(0)
         await stopping
 
     async def close(self) -> None:
-        self._state.heads.stop()
+        self._state.slow_clients.stop()
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*(each.stop(0) for each in self._agents))
@@ -211,15 +211,15 @@ class Served:
 
 
 @asynccontextmanager
-async def running(bridge: Bridge, *, hurry: asyncio.Event | None = None) -> AsyncIterator[int]:
-    """Serve `bridge` inside the block, which gets the port. Leaving the block drains, unless `hurry` is set.
+async def running(bridge: Bridge, *, stop_now: asyncio.Event | None = None) -> AsyncIterator[int]:
+    """Serve `bridge` inside the block, which gets the port. Leaving the block drains, unless `stop_now` is set.
 
     Raises `OSError` when the port cannot be opened.
     """
     server = bridge.config.server
     sockets = listening.bind(server.host, server.port)
     try:
-        served = Served(bridge, sockets, hurry)
+        served = HttpServer(bridge, sockets, stop_now)
         try:
             await served.start()
             yield served.port
@@ -237,7 +237,7 @@ async def serve(
     ready: Callable[[int], None] | None = None,
     reload: Callable[[], Bridge] | None = None,
     changed: Callable[[Bridge, int], None] | None = None,
-    parent: Parent | None = None,
+    parent: Supervisor | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, then drains. `ready` is called with the port when it is open.
 
@@ -248,7 +248,7 @@ async def serve(
     """
     server = bridge.config.server
     own = listening.bind(server.host, server.port) if sockets is None else []
-    life = _Life(Served(bridge, sockets or own, parent=parent), reload, changed, parent)
+    life = _ServerLifecycle(HttpServer(bridge, sockets or own, parent=parent), reload, changed, parent)
     # Opening thousands of streams with the default thresholds spends a third of its time in the collector.
     gc.set_threshold(50_000, 20, 100)
     try:
@@ -257,21 +257,21 @@ async def serve(
         listening.close(life.now.sockets)
 
 
-async def _beat(parent: Parent) -> None:
+async def _beat(parent: Supervisor) -> None:
     """Return when the parent is gone."""
     while parent.beat():  # noqa: ASYNC110
         await asyncio.sleep(_BEAT)
 
 
-class _Life:
+class _ServerLifecycle:
     """A serving process, controlled by signals."""
 
     def __init__(
         self,
-        now: Served,
+        now: HttpServer,
         reload: Callable[[], Bridge] | None,
         changed: Callable[[Bridge, int], None] | None,
-        parent: Parent | None,
+        parent: Supervisor | None,
     ) -> None:
         self.now = now
         self._reload = reload
@@ -280,7 +280,7 @@ class _Life:
         self._parent = parent
         self._signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
         self._stopping = False
-        self._retired: dict[asyncio.Task[None], Served] = {}
+        self._retired: dict[asyncio.Task[None], HttpServer] = {}
 
     async def run(self, ready: Callable[[int], None] | None, *, worker: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -321,7 +321,7 @@ class _Life:
         if name in (signal.SIGTERM, signal.SIGINT):
             if self._stopping:
                 for each in (self.now, *self._retired.values()):
-                    each.hurry.set()
+                    each.stop_now.set()
             self._stopping = True
         self._signals.put_nowait(name)
 
@@ -346,9 +346,9 @@ class _Life:
         if self._changed is not None:
             self._changed(following.bridge, following.port)
 
-    async def _following(self, bridge: Bridge) -> Served:
+    async def _following(self, bridge: Bridge) -> HttpServer:
         """The bridge, served. Raises what keeps it from that; nothing is left of it then."""
-        following = Served(bridge, self._sockets_for(bridge), before=self.now)
+        following = HttpServer(bridge, self._sockets_for(bridge), before=self.now)
         try:
             await following.start()
         except BaseException:
@@ -375,7 +375,7 @@ class _Life:
             signaled.cancel()
             if not leaving.done():
                 self.now.refuse()
-                self._hurry_after(self.now.bridge.config.server.drain)
+                self._stop_after(self.now.bridge.config.server.drain)
         await leaving
 
     async def _retire(self) -> None:
@@ -388,14 +388,14 @@ class _Life:
     async def _stop(self) -> None:
         seconds = self.now.bridge.config.server.drain
         log.info("stopping; open streams have %g s to finish", seconds)
-        self._hurry_after(seconds)
+        self._stop_after(seconds)
         for each in self._retired.values():
             each.refuse()
         await asyncio.gather(self.now.stop(seconds), *self._retired)
 
-    def _hurry_after(self, seconds: float) -> None:
+    def _stop_after(self, seconds: float) -> None:
         for each in (self.now, *self._retired.values()):
-            asyncio.get_running_loop().call_later(seconds, each.hurry.set)
+            asyncio.get_running_loop().call_later(seconds, each.stop_now.set)
 
     async def _until_orphaned(self) -> None:
         """Stop a worker whose parent process is gone, as nothing else would stop it."""

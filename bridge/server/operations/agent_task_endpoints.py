@@ -27,7 +27,7 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import Caller
+from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, ErrorCode, RequestError, shortened
 from bridge.model import Event, FinishReason, Heartbeat, Request, RunFailed, RunFinished, RunStarted
 from bridge.run.conversation.push_targets import PushTargets
@@ -36,10 +36,10 @@ from bridge.run.durable.task_stream import STATES
 from bridge.run.durable.waiting import WAITING_ENDS, WaitingTasks
 from bridge.server.operations.descriptions import described
 from bridge.server.operations.durable import CANCEL_SECONDS, read_on, reporting, stream_rest
-from bridge.server.operations.run import attend
+from bridge.server.operations.run_endpoint import attend
 from bridge.server.requests.guard import GUARD
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import decoded, response_of, stream_headers
+from bridge.server.requests.http_messages import decoded, response_of, stream_headers
 from bridge.translation.framing import sse
 
 _PLAIN_ENDS = frozenset({FinishReason.STOP, FinishReason.CANCELED})
@@ -271,7 +271,7 @@ async def _continuing(scope: RequestScope, task_id: str | None) -> AsyncIterator
         yield
 
 
-def _plan(scope: RequestScope, request: Request, caller: Caller) -> RunPlan:
+def _plan(scope: RequestScope, request: Request, caller: RunCaller) -> RunPlan:
     """The backend streams in any case, so that readers see the answer grow."""
     run_id, created_at = scope.report.run_id, scope.context.created_at
     streamed = replace(request, stream=True)
@@ -356,7 +356,7 @@ async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs:
         request = dialect.continues(replace(context.request, messages=[], resume=[]), runs)
     except RequestError:
         raise dialect.not_cancelable(task_id) from None  # its calls have their results
-    plan = _plan(scope, request, Caller(scope.user, scope.report.request_id))
+    plan = _plan(scope, request, RunCaller(scope.user, scope.report.request_id))
     key = tasks.key(task_id, plan.run_id)
     await scope.bridge.runs.cancel(key)
     await _start(scope, key, plan, context.run_id)

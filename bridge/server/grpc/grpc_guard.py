@@ -11,18 +11,18 @@ from multidict import CIMultiDict
 
 from bridge.contract import SCOPES, Endpoint
 from bridge.errors import RULES, BridgeError, Failure
-from bridge.server.auth.audit_log import RefusalLog
+from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.identity import Identity, Visit
-from bridge.server.requests.wire import is_request_id
+from bridge.server.requests.http_messages import is_request_id
 
 
-class Guard:
+class GrpcGuard:
     """`mounts`: agent -> what names its route, as the routes of a key do."""
 
-    def __init__(self, identity: Identity, mounts: Mapping[str, str], refusals: RefusalLog | None = None) -> None:
+    def __init__(self, identity: Identity, mounts: Mapping[str, str], refusals: AuditLog | None = None) -> None:
         self._identity = identity
         self._mounts = mounts
-        self._refusals = refusals or RefusalLog()
+        self._refusals = refusals or AuditLog()
 
     async def caller(self, rpc: Any, endpoint: Endpoint, agent: str | None = None) -> str:
         """Return the user who calls `endpoint` for one of the agents, or for anything here; "" without users.

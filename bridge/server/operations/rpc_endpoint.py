@@ -25,14 +25,14 @@ from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, unexpec
 from bridge.jsonrpc.carrier import CarrierEnded
 from bridge.jsonrpc.websocket import WebSocketCarrier
 from bridge.run.run import Run
-from bridge.server.operations.websocket import Arriving
-from bridge.server.requests.access_log import Report
+from bridge.server.operations.websocket_endpoint import Arriving
+from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import GUARD
 from bridge.server.requests.handler import RouteHandler
+from bridge.server.requests.http_messages import REPORTED, USER, request_id
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
-from bridge.server.requests.wire import REPORTED, USER, request_id
 from bridge.server.requests.writing import abort, in_time
 from bridge.server.sessions import SessionConnection
 
@@ -46,7 +46,7 @@ class ReportedRun:
         self.run_id = token_hex(16)
         self.request_id = of_request or self.run_id
         self.lost = Losses()
-        self.report = Report(
+        self.report = AccessRecord(
             self.request_id, route.path, route.dialect.name, self.run_id, user, metrics=bridge.host.metrics
         )
         self._run: Run | None = None

@@ -15,11 +15,11 @@ from bridge.contract import CONNECTIONS, QueuedRunsDialect, QueuedRunsOptions, R
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, RequestError
-from bridge.run.conversation.queued_runs import forget_request, is_first, store_request
+from bridge.run.conversation.queued_turns import forget_request, is_first, store_request
 from bridge.run.durable import Ownership, RunKey, Subscription, fingerprint
 from bridge.server.operations.durable import cursor_of, reporting, written
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import response_of
+from bridge.server.requests.http_messages import response_of
 from bridge.server.requests.writing import StreamedResponse
 from bridge.stores.held_places import line_of
 from bridge.translation.framing import sse

@@ -6,12 +6,12 @@ from aiohttp import web
 
 from bridge.contract import TaskDialect, TaskStatus, require
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Caller, Route
+from bridge.engine.route import Route, RunCaller
 from bridge.errors import RequestError
 from bridge.run.durable import RunKey, RunState, fingerprint
 from bridge.run.durable.task_stream import STATES
 from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.wire import USER, response_of
+from bridge.server.requests.http_messages import USER, response_of
 
 
 def _key(owner: str, route: Route, task_id: str) -> RunKey:
@@ -25,7 +25,7 @@ async def serve_task(scope: RequestScope) -> web.StreamResponse:
     dialect = require(route.dialect, TaskDialect)
     wire = await scope.read()
     task = dialect.decode_task(wire, scope.context)
-    caller = Caller(scope.user, scope.report.request_id, wire.headers, wire.body)
+    caller = RunCaller(scope.user, scope.report.request_id, wire.headers, wire.body)
     _, plan = bridge.plan(route, task.request, caller, run_id=task_id, created_at=scope.context.created_at)
     plan.limit = task.limit
     scope.report.back = route.group_for(task.request).names

@@ -32,7 +32,7 @@ class LongHead(InvalidAnswer):
     """The headers are longer than the limit."""
 
 
-class Answer(Protocol):
+class HttpAnswer(Protocol):
     """Return the answer to a request, from its head on. `failure_of` explains `InvalidAnswer` and `ClientError`."""
 
     status: int

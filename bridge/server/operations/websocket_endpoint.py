@@ -20,13 +20,13 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError
 from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
-from bridge.server.operations.run import attend
+from bridge.server.operations.run_endpoint import attend
 from bridge.server.operations.websocket_frames import ReceivedFrames
 from bridge.server.requests.bodies import BODIES, Bodies, HeldBody
 from bridge.server.requests.guard import GUARD
 from bridge.server.requests.handler import RequestScope, RouteHandler
+from bridge.server.requests.http_messages import REPORTED, USER
 from bridge.server.requests.limits import RouteLimiter
-from bridge.server.requests.wire import REPORTED, USER
 from bridge.server.requests.writing import abort, in_time
 from bridge.translation import Writer
 from bridge.translation.framing import sse

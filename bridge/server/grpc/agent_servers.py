@@ -11,21 +11,21 @@ from bridge.contract.optional.sessions import Handle, OwnAgent, Refuse, Registra
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.errors import ConfigError
-from bridge.run.tools.tools import Tools, ToolSource
-from bridge.server.auth.audit_log import RefusalLog
+from bridge.run.tools.tool_sources import Tools, ToolSource
+from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.identity import Identity
 from bridge.server.grpc.activity import Activity
-from bridge.server.grpc.conversation import ServedSession, TurnRunner
-from bridge.server.grpc.guard import Guard
-from bridge.server.grpc.service import GrpcServer
-from bridge.server.requests.limits import Limits
+from bridge.server.grpc.grpc_guard import GrpcGuard
+from bridge.server.grpc.grpc_server import GrpcServer
+from bridge.server.grpc.served_session import ServedSession, TurnRunner
+from bridge.server.requests.limits import ServerLimits
 from bridge.stores import open_places
 
 if TYPE_CHECKING:
     from bridge.engine.telemetry.tracing import Tracing
 
 
-def servers(bridge: Bridge, limits: Limits, identity: Identity, refusals: RefusalLog) -> list[GrpcServer]:
+def servers(bridge: Bridge, limits: ServerLimits, identity: Identity, refusals: AuditLog) -> list[GrpcServer]:
     """A server for each address that routes of the bridge name. Raises `ConfigError` when routes at one disagree."""
     found: dict[tuple[str, Dialect], list[Route]] = {}
     for route in bridge.routes:
@@ -46,9 +46,9 @@ def _line(routes: Sequence[Route]) -> str:
 
 def _server(
     bridge: Bridge,
-    limits: Limits,
+    limits: ServerLimits,
     identity: Identity,
-    refusals: RefusalLog,
+    refusals: AuditLog,
     address: str,
     dialect: Dialect,
     line: str,
@@ -67,7 +67,7 @@ def _server(
     if len({(m.gateway, m.address) for m in registrations}) < len(registrations):
         raise ConfigError(f"routes at {address}: a gateway takes one agent for each address; give each its own.")
     host = Agents(by_agent, TurnRunner(bridge, limits), settings[0].idle)
-    guard = Guard(identity, {name: route.path for name, route in by_agent.items()}, refusals)
+    guard = GrpcGuard(identity, {name: route.path for name, route in by_agent.items()}, refusals)
     server = GrpcServer(
         address, dialect, dialect.agent_registry(address, agents), settings[0], host, registrations, guard,
         Activity(address, lambda: bridge.host.metrics), bridge.config.server.keepalive,
@@ -93,7 +93,7 @@ def _give_tools(route: Route, registration: Registration | None, server: GrpcSer
 
 
 class Agents:
-    """See `bridge.server.grpc.service.Host`: sessions become runs of routes."""
+    """See `bridge.server.grpc.grpc_server.GrpcHost`: sessions become runs of routes."""
 
     def __init__(self, routes: dict[str, Route], turns: TurnRunner, idle: float) -> None:
         self._routes = routes

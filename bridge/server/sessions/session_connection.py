@@ -31,7 +31,7 @@ from bridge.model import Message, Text
 from bridge.server.sessions.finishing import to_the_end
 from bridge.server.sessions.host import RpcHost
 from bridge.server.sessions.prompts import PromptRun
-from bridge.server.sessions.sessions import SessionStore, Stored, Waiting, waiting_in
+from bridge.server.sessions.session_store import SessionStore, Stored, Waiting, waiting_in
 
 if TYPE_CHECKING:
     from bridge.engine.route import Route

@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTo
 
 from bridge.errors import ErrorCode, Failure, log_unexpected
 from bridge.server.operations.websocket_frames import ReceivedFrames
-from bridge.server.requests.wire import OTHER_VERSION, error_of
+from bridge.server.requests.http_messages import OTHER_VERSION, error_of
 
 log = logging.getLogger("bridge.server.http")
 
@@ -29,7 +29,7 @@ MOST_HEADERS = 128
 _OFFER = re.compile(rb"^upgrade[ \t]*:", re.IGNORECASE | re.MULTILINE)
 
 
-class Connection(web.RequestHandler):
+class ServerConnection(web.RequestHandler):
     """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software.
 
     `frames`: what a client has sent since its connection became a WebSocket.
@@ -127,10 +127,10 @@ def checking_version(make: Callable[..., web.BaseRequest]) -> Callable[..., web.
 
 
 async def listen(server: web.Server, sock: socket.socket, backlog: int, note: Note) -> asyncio.Server:
-    """Accepts connections on a bound socket. `note`: see `Connection`."""
+    """Accepts connections on a bound socket. `note`: see `ServerConnection`."""
     loop = asyncio.get_running_loop()
 
-    def connection() -> Connection:
-        return Connection(server, note, loop=loop, access_log=None, logger=log)
+    def connection() -> ServerConnection:
+        return ServerConnection(server, note, loop=loop, access_log=None, logger=log)
 
     return await loop.create_server(connection, sock=sock, backlog=backlog)

@@ -175,14 +175,14 @@ class AgentProcess:
         if not isinstance(carrier, ProcessCarrier):
             return ""
         lines = [line for line in carrier.stderr.splitlines() if line.strip()][-_LAST_LINES:]
-        return f"; its last words: {self._secrets.text(' | '.join(lines))}" if lines else ""
+        return f"; its last output: {self._secrets.text(' | '.join(lines))}" if lines else ""
 
     # ------------------------------------------------------------------ sessions
 
     async def begin(self) -> AgentSession:
         """Begin a session. Raises `BackendError`."""
         result = await self._timed(self.agent.begin(self._folder))
-        session = AgentSession(self, self.agent.begun(result))
+        session = AgentSession(self, self.agent.session_opened(result))
         if session.id in self.sessions:
             text = "The agent began a session with the id of another one."
             raise BackendError(text, code=ErrorCode.BACKEND_PROTOCOL)
@@ -199,7 +199,7 @@ class AgentProcess:
         session = self.sessions[session_id] = AgentSession(self, session_id)
         try:
             ask, result = await self._restored(ways)
-            self.agent.begun(result, session_id)
+            self.agent.session_opened(result, session_id)
             if self.agent.replays(ask):
                 await self._until_silent(session)
         except BaseException:

@@ -17,7 +17,7 @@ from bridge.run.backends.grpc.client_tools import ClientToolBroker
 from bridge.run.backends.grpc.duplex import Duplex
 
 if TYPE_CHECKING:
-    from bridge.run.backends.grpc.backend import GrpcBackend
+    from bridge.run.backends.grpc.grpc_backend import GrpcBackend
 
 log = logging.getLogger("bridge.grpc")
 

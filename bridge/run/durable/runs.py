@@ -19,10 +19,10 @@ import orjson
 from bridge.contract import AgentTasksDialect, Dialect, TaskCall, TaskStatus
 from bridge.errors import LOG_FACTS, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import RunFailed, RunFinished
+from bridge.run.durable.answer_stream import AnswerStream
 from bridge.run.durable.log import LogReader, from_body
 from bridge.run.durable.plan import FORMAT, RunPlan
 from bridge.run.durable.recorder import PATIENCE
-from bridge.run.durable.responses import AnswerStream
 from bridge.run.durable.subscription import START, Cursor, Subscription
 from bridge.run.durable.task_stream import TaskStream
 from bridge.run.durable.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
