@@ -45,7 +45,7 @@ MADE: dict[str, list[Pattern]] = {
         repeat._pattern(form, "delta") for form in (repeat._STRING, repeat._NUMBER, repeat._LETTERS)
     ],
     "adapters/aip/read_answer.py": [re.compile(BackOptions.model_fields["error_pattern"].default)],
-    "bridge/translation/policies/names.py": [
+    "bridge/translation/pair.py": [
         re.compile(names) for name in registry.names() if (names := registry.get(name).capabilities.tool_names)
     ],
     "bridge/translation/requirements.py": [
