@@ -6,6 +6,7 @@ The tables of a dialect's options come from the same schema.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,7 +44,34 @@ value, the error names file, line and key, and what is expected there. `dialect-
 - The keys below `options` depend on the dialect: see the page of each [dialect](dialects/index.md).
 """
 
-_SECTIONS = {
+COMMON = {
+    "server.host": "0.0.0.0",
+    "server.port": "8080",
+    "server.auth.keys": '[{name: web, key: "${WEB_KEY}"}]',
+    "server.cors.origins": '["https://app.example"]',
+    "server.limits.per_key": "{requests_per_minute: 60}",
+    "server.public_url": "https://bridge.example",
+    "server.workers": "4",
+    "backends.*.dialect": "openai-chat",
+    "backends.*.url": "https://api.openai.com/v1",
+    "backends.*.api_key": '"${OPENAI_API_KEY}"',
+    "backends.*.model": "gpt-5",
+    "backends.*.model_map": '{"gpt-*": qwen3-max}',
+    "backends.*.timeouts.total": "10m",
+    "backends.*.retry.attempts": "2",
+    "backends.*.target": '"agent:run"',
+    "routes[].dialect": "ag-ui",
+    "routes[].path": "/v1",
+    "routes[].backend": "[llm, spare]",
+    "routes[].models": '{"gpt-*": llm, "*": agent}',
+    "routes[].durable": "true",
+    "stores.history": "postgresql://db/bridge",
+    "stores.runs": "postgresql://db/bridge",
+    "stores.retention.history": "30d",
+}
+"""The keys that people set, each with an example."""
+
+SECTIONS = {
     "server": "Server",
     "backends": "Backend",
     "routes": "Route",
@@ -61,11 +89,23 @@ def page() -> str:
     """The whole page."""
     definitions = json_schema()["$defs"]
     top = _table(definitions["Config"], "", definitions, deep=False)
+    rows = [f"| `{path}` | `{example}` | {_described(path, definitions)} |" for path, example in COMMON.items()]
+    common = "\n".join(["## The keys that people set", "", "| key | example | what |", "|---|---|---|", *rows])
     parts = [
         f"## {path}\n\n{_text(definitions, name)}{_table(definitions[name], '', definitions)}"
-        for path, name in _SECTIONS.items()
+        for path, name in SECTIONS.items()
     ]
-    return "\n\n".join([HEAD, top, *parts]) + "\n"
+    return "\n\n".join([HEAD.rstrip(), common, "## All keys", top, *parts]) + "\n"
+
+
+def _described(path: str, definitions: dict[str, Any]) -> str:
+    """The description of a key, without what follows its first semicolon."""
+    first, *steps = re.split(r"\.\*\.|\[\]\.|\.", path)
+    owner, entry = definitions[SECTIONS[first]], dict[str, Any]()
+    for step in steps:
+        entry = owner["properties"][step]
+        owner = section(entry, definitions) or {}
+    return str(entry["description"]).partition(";")[0]
 
 
 def options(dialect: str) -> str:
@@ -93,7 +133,7 @@ def _rows(owner: dict[str, Any], path: str, definitions: dict[str, Any], deep: b
         kind = _kind(entry, definitions)
         default = "required" if key in owner.get("required", ()) else _default(entry, kind)
         yield f"| `{path}{key}` | {kind} | {default} | {entry.get('description', '')} |"
-        below = _section(entry, definitions) if deep else None
+        below = section(entry, definitions) if deep else None
         if below is not None:
             step = ".*." if _is_list(entry) else "."
             yield from _rows(below, f"{path}{key}{step}", definitions, deep)
@@ -107,7 +147,7 @@ def _is_list(entry: dict[str, Any]) -> bool:
     return any(choice.get("type") == "array" for choice in _choices(entry))
 
 
-def _section(entry: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any] | None:
+def section(entry: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any] | None:
     """The section that a key holds, alone or as a list of such."""
     for choice in _choices(entry):
         found = choice.get("$ref") or choice.get("items", {}).get("$ref")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from bridge.contract import registry
-from bridge.engine.config import json_schema
+from bridge.engine.config import json_schema, parse
 from bridge.errors import RULES, ErrorCode
 from tests.docs import chinese, configuration, errors
 from tests.docs.helpers import ROOT, run
@@ -65,6 +67,34 @@ def test_every_key_of_the_schema_has_its_row() -> None:
     for name in ("Server", "Cors", "Jwt", "ApiKey", "PerKey", "Backend", "Retry", "Route", "Stores", "Speech"):
         for key in schema[name]["properties"]:
             assert re.search(rf"^\| `(?:[\w.*]+\.)?{key}` \|", page, re.MULTILINE), f"{name}.{key}"
+
+
+@pytest.mark.parametrize("path", configuration.COMMON)
+def test_the_example_of_a_key_that_people_set_is_valid(path: str) -> None:
+    config: dict[str, Any] = {
+        "server": {"auth": "none"},
+        "backends": {
+            "llm": {"dialect": "openai-chat", "url": "http://h/v1"},
+            "spare": {"dialect": "demo"},
+            "agent": {"dialect": "python", "target": "other:run"},
+        },
+        "routes": [{"dialect": "openai-chat", "path": "/x", "backend": "llm"}],
+    }
+    if path.startswith("server.limits"):
+        config["server"] = {"auth": {"keys": [{"name": "a", "key": "secret"}]}}
+    if path.endswith(".models"):
+        del config["routes"][0]["backend"]
+    first, *steps = re.split(r"\.\*\.|\[\]\.|\.", path)
+    entry = config.setdefault(first, {})
+    if first == "backends":
+        entry = entry["agent" if steps == ["target"] else "llm"]
+    elif first == "routes":
+        entry = entry[0]
+    for step in steps[:-1]:
+        entry[step] = entry[step] if isinstance(entry.get(step), dict) else {}
+        entry = entry[step]
+    entry[steps[-1]] = yaml.safe_load(configuration.COMMON[path])
+    parse(config, env={"WEB_KEY": "k", "OPENAI_API_KEY": "k"})
 
 
 def _told(page: str) -> set[str]:
