@@ -153,7 +153,7 @@ async def test_an_answer_is_recorded_again_only_where_its_digest_is_needed(
             super().__init__(*args)
             made.append(self)
 
-    monkeypatch.setattr(attempt, "_Recorder", Counted)
+    monkeypatch.setattr(attempt, "_AnswerRecorder", Counted)
     async with fake_backend() as backend:
         agent = Agent(backend, lambda message: done("Hi.", "c-1"))
         async with serving(routes(agent, history=f"sqlite:///{tmp_path}/talks.db")) as base:
