@@ -17,11 +17,11 @@ from bridge.model import Answer, Event, FinishReason, RunFailed, RunFinished
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.run.attempt import BackendAttempt, NextAttempt
 from bridge.run.backend import Backend, Call
-from bridge.run.clock import Clock
 from bridge.run.continuation import StreamContinuation
 from bridge.run.conversation.turns import Turn
 from bridge.run.retries import Tries, failed_at_once, may_ask_elsewhere
 from bridge.run.stream_stats import StreamStats
+from bridge.run.timeouts import Clock
 from bridge.stores.joint import Joint
 from bridge.translation import Reader
 from bridge.translation.stage import StageFunction

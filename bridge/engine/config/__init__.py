@@ -1,8 +1,8 @@
 """The configuration: its YAML schema, loading, checks and error messages."""
 
+from bridge.engine.config.json_schema import json_schema
 from bridge.engine.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.engine.config.load import load, parse, read
-from bridge.engine.config.reference import json_schema
 from bridge.engine.config.schema.backends import Backend, BackendAuth, Breaker, Retry, Timeouts
 from bridge.engine.config.schema.base import Concurrency
 from bridge.engine.config.schema.routes import Route

@@ -20,12 +20,12 @@ from bridge.contract import AgentTasksDialect, Dialect, TaskCall, TaskStatus
 from bridge.errors import LOG_FACTS, BridgeError, ErrorCode, Failure, log_unexpected
 from bridge.model import RunFailed, RunFinished
 from bridge.run.durable.answer_stream import AnswerStream
+from bridge.run.durable.driver import LOST, LOST_PLAN, Drive, RunDriver, write_failure
 from bridge.run.durable.log import LogReader, from_body
 from bridge.run.durable.plan import FORMAT, RunPlan
 from bridge.run.durable.recorder import PATIENCE
 from bridge.run.durable.subscription import START, Cursor, Subscription
 from bridge.run.durable.task_stream import TaskStream
-from bridge.run.durable.worker import LOST, LOST_PLAN, Drive, RunWorker, write_failure
 from bridge.run.run import Run
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
 from bridge.stores.liveness import Liveness
@@ -143,7 +143,7 @@ class Runs:
         self._patience = patience
         self._max_run = max_run
         self._token = uuid.uuid4().hex
-        self._workers: dict[RunKey, RunWorker] = {}
+        self._workers: dict[RunKey, RunDriver] = {}
         self._beginning: set[RunKey] = set()
         """Runs that this process holds, or is about to, without a worker yet."""
         self._strays: set[RunKey] = set()
@@ -433,7 +433,7 @@ class Runs:
 
     def _drive_plan(self, record: RunRecord, plan: RunPlan, size: int, release: Callable[[], None]) -> None:
         """Drive a run whose plan has this size in bytes."""
-        worker = RunWorker(
+        worker = RunDriver(
             self._store, record, plan, self._token, self._drive, patience=self._patience, limit=self._max_run
         )
         self._workers[record.key] = worker
@@ -466,7 +466,7 @@ class Runs:
         if self._ended is not None:
             await self._ended(key, plan)
 
-    async def _work(self, worker: RunWorker, size: int, release: Callable[[], None]) -> None:
+    async def _work(self, worker: RunDriver, size: int, release: Callable[[], None]) -> None:
         LOG_FACTS.set(worker.key.facts)
         try:
             # The run may have been canceled while it waited.
@@ -577,7 +577,7 @@ class Runs:
                     self._spawn(self._end_lost(record, LOST))
 
 
-def _log_end(worker: RunWorker) -> None:
+def _log_end(worker: RunDriver) -> None:
     """Log the end of a run here, as it may have no readers."""
     outcome, run, plan = worker.outcome, worker.run, worker.plan
     if outcome is None:

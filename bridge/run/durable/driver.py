@@ -36,7 +36,7 @@ TAKEN_OVER = Failure(ErrorCode.CANCELED, "Another request of this session supers
 LOST_PLAN = Failure(ErrorCode.INTERNAL, UNREADABLE)
 
 
-class RunWorker:
+class RunDriver:
     """One run that this process has leased. `work` is awaited once."""
 
     def __init__(
