@@ -407,7 +407,8 @@ PLACES = {
     "127.0.0.1", "localhost", "api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "semver.org",
     # Clouds, whose credentials expire, and a placeholder.
     "www.googleapis.com", "cognitiveservices.azure.com", "bedrock-runtime.us-west-2.amazonaws.com",
-    "my-resource.openai.azure.com", "us-central1-aiplatform.googleapis.com", "models.example", "bridge.example", "app.example",
+    "my-resource.openai.azure.com", "us-central1-aiplatform.googleapis.com", "models.example",
+    "bridge.example", "app.example",
     "europe-west4-aiplatform.googleapis.com", "aiplatform.googleapis.com", "ai.azure.com",
     "bedrock-mantle.us-east-1.api.aws", "bedrock-runtime.REGION.amazonaws.com",
     "bedrock-mantle.REGION.api.aws",
