@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,17 +122,11 @@ async def test_readiness_tells_of_silent_workers() -> None:
         "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
         "stores": {"history": "off"},
     }
-    from bridge.server.requests.state import State
+    from bridge.server.host import http_server
 
     counts = [2, 0]
-    own = State.__init__
-
-    def with_silent(self: State, *arguments: Any) -> None:
-        own(self, *arguments)
-        self.silent_workers = lambda: counts[0]
-
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(State, "__init__", with_silent)
+        patched.setattr(http_server, "Hosting", partial(http_server.Hosting, silent_workers=lambda: counts[0]))
         async with serving(setup) as base:
             told = await ask("GET", f"{base}/readyz")
             assert told.status == 503

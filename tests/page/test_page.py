@@ -81,7 +81,7 @@ def ended() -> Iterator[asyncio.Queue[str]]:
 async def test_a_route_for_programs_shows_what_to_paste(tab: Tab, name: str) -> None:
     page = tab.page
     await tab.choose(f"/{name}")
-    assert "Programs talk on this route" in await page.locator("#log").inner_text()
+    assert "Programs use this route" in await page.locator("#log").inner_text()
     assert [await page.locator(field).is_disabled() for field in ("#say", "#send")] == [True, True]
     assert await page.locator("#hints").inner_text() == ""
     await page.locator("#connect-open").click()

@@ -18,6 +18,7 @@ from bridge.run.durable import Cursor, RunKey, Runs
 from bridge.run.durable import recorder as recording
 from bridge.run.durable.log import from_body
 from bridge.stores import RunStore
+from bridge.stores.run_store import LogSource
 from bridge.translation.framing import sse
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns
@@ -183,14 +184,19 @@ class Slow:
         self._store = store
         self.pool = asyncio.Semaphore(0)
         self.appends = 0
+        self._feeding: set[asyncio.Task[None]] = set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def append(self, *args: Any, **more: Any) -> int:
+    def feed(self, source: LogSource) -> None:
         self.appends += 1
+        self._feeding.add(task := asyncio.get_running_loop().create_task(self._feed(source)))
+        task.add_done_callback(self._feeding.discard)
+
+    async def _feed(self, source: LogSource) -> None:
         await self.pool.acquire()
-        return await self._store.append(*args, **more)
+        self._store.feed(source)
 
 
 @pytest.mark.parametrize(("join", "most"), [(10.0, 3), (-1.0, 1000)])
