@@ -13,9 +13,9 @@ class Pair:
     """The dialects of a client and of a backend. `pair_of` makes one for each two capabilities, not for each request.
 
     Attributes:
-        tells_context: The client's context becomes a message, since the backend has no field for it.
+        context_as_message: The client's context becomes a message, since the backend has no field for it.
         threads_travel: The backend gets the id of the thread.
-        takes_news: The backend gets only new messages.
+        only_new_messages: The backend gets only new messages.
         legal_name: The match of a tool name that the backend takes; None where every name is sent as it is.
         may_ask: The client can be asked, and answers with its next request.
         may_ask_with_memory: The same, where the bridge keeps the conversation.
@@ -32,9 +32,9 @@ class Pair:
     """
 
     def __init__(self, front: Capabilities, back: Capabilities) -> None:
-        self.tells_context = back.request(Feature.CONTEXT) is Support.DROP
+        self.context_as_message = back.request(Feature.CONTEXT) is Support.DROP
         self.threads_travel = back.request(Feature.THREAD_ID) is Support.EXACT
-        self.takes_news = back.takes_news
+        self.only_new_messages = back.takes_news
         # With one dialect on both sides, the backend decides.
         pattern = back.tool_names if front is not back else None
         self.legal_name = re.compile(pattern).fullmatch if pattern is not None else None

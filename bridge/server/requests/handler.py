@@ -28,7 +28,7 @@ from bridge.server.requests.guard import GUARD
 from bridge.server.requests.http_messages import REPORTED, USER, decoded, error_of, read_request, request_id
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
-from bridge.server.requests.writing import BEGUN, Enterable, abort, has_left, hold, send
+from bridge.server.requests.writing import BEGUN, HeldResource, abort, has_left, hold, send
 
 if TYPE_CHECKING:
     from bridge.engine.config import Server
@@ -93,7 +93,7 @@ class RequestScope:
         """The response whose head is out: there can be no other one. A WebSocket takes any number of messages."""
         return self.http.get(BEGUN) if self.stream is None else None
 
-    async def hold(self, place: Enterable) -> None:
+    async def hold(self, place: HeldResource) -> None:
         """Enter a slot until the response of this request is written."""
         await hold(self.http, place)
 

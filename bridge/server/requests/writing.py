@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BEGUN = web.RequestKey("begun", web.StreamResponse)
 """The response of the request whose head is out, or about to be."""
-_HELD = web.RequestKey("held", list["Enterable"])
+_HELD = web.RequestKey("held", list["HeldResource"])
 _PIECE = 48 * 1024
 """Bytes of a body that are written at a time, and get `slow_reader` seconds: fewer than a connection buffers."""
 _ROOM = 8 * 1024
@@ -209,7 +209,7 @@ def abort(http: web.BaseRequest) -> None:
         http.transport.abort()
 
 
-class Enterable(Protocol):
+class HeldResource(Protocol):
     """What a request holds while it is answered, such as a slot."""
 
     async def enter(self) -> None:
@@ -219,7 +219,7 @@ class Enterable(Protocol):
         """Give it back. Never raises."""
 
 
-async def hold(http: web.Request, place: Enterable) -> None:
+async def hold(http: web.Request, place: HeldResource) -> None:
     """Enter `place` until the response of the request is written: see `release`."""
     await place.enter()
     http[_HELD] = [*http.get(_HELD, ()), place]

@@ -336,7 +336,7 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
     front, back, lost = context.front, context.back, context.lost
     pair = pair_of(front, back)
     request = without_redirects(context.request, lost)
-    if request.context and pair.tells_context:
+    if request.context and pair.context_as_message:
         request = _context_as_system(request)
     survey = surveyed(request.messages)
     context.request = request = for_backend(request, survey, front, back, lost)
@@ -352,7 +352,7 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
     first: list[StageFunction] = [*of_calls(request, back, lost)]
     if names is not None:
         first.append(names.restore)
-    if pair.takes_news:
+    if pair.only_new_messages:
         request = with_ids_of(request, survey)
     return Prepared(request, survey, first, stages)
 
