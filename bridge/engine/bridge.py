@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 from bridge.contract import (
     AgentTasksDialect,
-    Capabilities,
     Embeddings,
     EmbeddingsRequest,
     Losses,
@@ -29,7 +25,7 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import LIBRARY, Route, RunCaller
+from bridge.engine.route import Route, RunCaller
 from bridge.engine.services import Host, Services
 from bridge.engine.store_watch import StoreWatch
 from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
@@ -330,61 +326,57 @@ class Bridge:
 
     # ------------------------------------------------------------------ runs
 
-    async def run(
-        self,
-        route: Route,
-        request: Request,
-        *,
-        capabilities: Capabilities | None = None,
-        caller: RunCaller | None = None,
-        lost: Losses | None = None,
-        run_id: str | None = None,
-        created_at: float | None = None,
-    ) -> Run:
-        """Prepare a run: choose the backend, load the conversation and encode the request. Nothing is sent yet.
+    async def run(self, route: Route, request: Request, caller: RunCaller | None = None) -> Run:
+        """Prepare a run: choose the backend, load the conversation and encode the request. Nothing is sent yet: an
+        answer may begin before the backend's does, and a request that the backend's dialect cannot express is refused
+        before.
 
         Raises `RequestError` for an unknown model and `Unsupported` if the backend's dialect cannot express it.
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        caller, lost, run_id = caller or RunCaller(), lost if lost is not None else Losses(), run_id or uuid.uuid4().hex
-        order = _Asked(route, request, capabilities or LIBRARY, caller, run_id, created_at or time.time(), lost)
-        group = route.group_for(request)
-        first, *others = order.order(group)
+        caller = caller or RunCaller()
+        group, lost = route.group_for(request), caller.lost
+        first, *others = _in_order(group, request, caller)
         before = lost.copy() if others else lost
 
         async def prepare(backend: Backend, continued: str) -> BackendAttempt:
             lost.rewind(before)
-            return await self._attempt(order, group, backend, continued)
+            return await self._attempt(route, request, caller, group, backend, continued)
 
         continuation = StreamContinuation() if route.mid_stream_fallback else None
-        attempt = await self._attempt(order, group, first)
+        attempt = await self._attempt(route, request, caller, group, first)
         next_attempts = [partial(prepare, backend) for backend in others]
         return Run(attempt, next_attempts, continuation, self.config.server.limits.answer)
 
     async def _attempt(
-        self, order: _Asked, group: BackendGroup, backend: Backend, continued: str = ""
+        self,
+        route: Route,
+        asked: Request,
+        caller: RunCaller,
+        group: BackendGroup,
+        backend: Backend,
+        continued: str = "",
     ) -> BackendAttempt:
         """One backend's side of the run: its turn in the conversation is begun, its request encoded.
 
-        `continued`: the text of an answer that another backend broke off.
+        `asked`: the request as it came. `continued`: the text of an answer that another backend broke off.
         """
-        route, caller = order.route, order.caller
-        if self._watches and (watch := self._watches.get(order.run_id)) is not None:
+        if self._watches and (watch := self._watches.get(caller.run_id)) is not None:
             backend = watch.watched(backend)
         if route.tools is not None:
-            backend = await with_tools(backend, route.tools, route.max_tool_rounds, order.lost)
+            backend = await with_tools(backend, route.tools, route.max_tool_rounds, caller.lost)
         turn = None
         if self._turns is not None and not route.passthrough:
-            turn = await self._turn(order, backend, group, self._turns)
-        request = turn.request if turn is not None else order.request
+            turn = await self._turn(route, asked, caller, backend, group, self._turns)
+        request = turn.request if turn is not None else asked
         if turn is None and request.open_interrupts and not route.passthrough:
             request = answer_open_interrupts(request)
-        pair = pair_of(order.capabilities, backend.capabilities)
-        info = order.info(backend, request)
+        pair = pair_of(caller.capabilities, backend.capabilities)
+        info = _call_info(route, asked, caller, backend, request)
         info.continues = turn is not None and turn.continues
         if turn is not None and backend.capabilities.names_threads:
-            info.shown_thread = order.request.thread_id or info.run_id
+            info.shown_thread = asked.thread_id or info.run_id
             info.thread_of_backend = True
         elif info.owner and not route.passthrough and pair.threads_travel:
             request = self._with_own_thread(request, info)
@@ -405,15 +397,15 @@ class Bridge:
                 BackendAttempt,
                 request,
                 backend,
-                order.capabilities,
+                caller.capabilities,
                 info,
                 options=route.options,
                 stages=route.stages,
-                lost=order.lost,
+                lost=caller.lost,
                 untouched=route.passthrough,
                 turn=turn,
                 continued=continued,
-                linked=None if self._attachments is None else self._linked(order, backend, info, self._attachments),
+                linked=self._linked(route, asked, caller, backend),
             )
             if _is_large(request, caller) and not route.stages and _is_http(backend):
                 # Many small parts would hold the event loop for seconds. A dialect has no I/O and shares nothing;
@@ -426,19 +418,24 @@ class Bridge:
             raise
 
     async def _turn(
-        self, order: _Asked, backend: Backend, group: BackendGroup, turns: ConversationTurns
+        self,
+        route: Route,
+        request: Request,
+        caller: RunCaller,
+        backend: Backend,
+        group: BackendGroup,
+        turns: ConversationTurns,
     ) -> Turn | None:
         """The request's turn in its conversation, begun; None when nothing has to be kept."""
-        route, request, run_id = order.route, order.request, order.run_id
-        history, owner = turns.store, order.caller.owner
+        history, owner, run_id = turns.store, caller.owner, caller.run_id
         if route.serves(Operation.HISTORY):
             options = route.options if isinstance(route.options, QueuedRunsOptions) else QueuedRunsOptions()
-            front, back = order.capabilities, backend.capabilities
+            front, back = caller.capabilities, backend.capabilities
             turn = queued_turns.QueuedRunTurn(history, owner, route.path, request, front, back, options)
             return await turn.begin_or_close(run_id)
         backend_name = backend.name if group.shares_conversations else None
         return await turns.begin(
-            owner, route.path, request, order.capabilities, backend.capabilities, run_id, backend_name=backend_name
+            owner, route.path, request, caller.capabilities, backend.capabilities, run_id, backend_name=backend_name
         )
 
     def _with_own_thread(self, request: Request, info: CallInfo) -> Request:
@@ -461,15 +458,17 @@ class Bridge:
         public, serving = self.config.server.public_url, route if route.serves(Operation.ATTACH) else self._files_route
         return f"{public}".rstrip("/") + serving.path.rstrip("/") if public and serving is not None else None
 
-    def _linked(self, order: _Asked, backend: Backend, info: CallInfo, store: Attachments) -> LinkedMedia | None:
+    def _linked(self, route: Route, asked: Request, caller: RunCaller, backend: Backend) -> LinkedMedia | None:
         """What stores media that the client can only be told of; None where all arrive, or no files are served."""
-        route, front = order.route, order.capabilities
+        store, front = self._attachments, caller.capabilities
+        if store is None:
+            return None
         files_url = self._files_url(route)
         if files_url is None or route.passthrough or backend.capabilities is front:
             return None
         if getattr(route.options, "media", None) == "drop":
             return None
-        owner, thread = order.caller.owner, order.request.thread_id or info.run_id
+        owner, thread = caller.owner, asked.thread_id or caller.run_id
         return LinkedMedia(store, owner, thread, files_url, front, self.notes_file(route))
 
     def remembers(self, route: Route) -> bool:
@@ -543,17 +542,15 @@ class Bridge:
         """
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
-        order = _Asked(
-            route, request, route.capabilities, caller or RunCaller(), uuid.uuid4().hex, time.time(), Losses()
-        )
-        *others, last = order.order(route.group_for(request))
+        caller = caller or RunCaller(capabilities=route.capabilities)
+        *others, last = _in_order(route.group_for(request), request, caller)
         for backend in others:
             try:
-                return await _counted(order, backend)
+                return await _counted(route, request, caller, backend)
             except BackendError as error:
                 if not may_ask_elsewhere(error.failure):
                     raise
-        return await _counted(order, last)
+        return await _counted(route, request, caller, last)
 
     async def embed(self, route: Route, asked: EmbeddingsRequest, caller: RunCaller | None = None) -> Embeddings:
         """Return the vectors of texts, by the first backend of the model that has embeddings.
@@ -563,13 +560,11 @@ class Bridge:
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         request = Request([], model=asked.model or None)
-        order = _Asked(
-            route, request, route.capabilities, caller or RunCaller(), uuid.uuid4().hex, time.time(), Losses()
-        )
+        caller = caller or RunCaller(capabilities=route.capabilities)
         failed: BackendError | None = None
-        for backend in order.order(route.group_for(request)):
+        for backend in _in_order(route.group_for(request), request, caller):
             try:
-                found = await backend.embed(asked, order.info(backend, request))
+                found = await backend.embed(asked, _call_info(route, request, caller, backend, request))
             except BackendError as error:
                 if not may_ask_elsewhere(error.failure):
                     raise
@@ -581,23 +576,21 @@ class Bridge:
             raise failed
         raise RequestError("No backend of this route has embeddings.", code=ErrorCode.UNSUPPORTED, status=501)
 
-    def plan(
-        self, route: Route, request: Request, caller: RunCaller, *, run_id: str, created_at: float
-    ) -> tuple[RunKey, RunPlan]:
-        """Return the key and the plan of a run for this request. `run_id` names the run if the client did not.
+    def plan(self, route: Route, request: Request, caller: RunCaller) -> tuple[RunKey, RunPlan]:
+        """Return the key and the plan of a run for this request. The caller's `run_id` names it if the client did not.
 
         Raises `RequestError` for an unknown model.
         """
         from bridge.run.durable import RunKey, RunPlan
 
-        run = request.run_id or run_id
-        backends = _ordered(route.group_for(request), request, caller.owner, run_id)
+        run = request.run_id or caller.run_id
+        backends = _by_conversation(route.group_for(request), request, caller)
         forwarded = {k: v for backend in backends for k, v in backend.forwards(caller.headers, route.dialect).items()}
         plan = RunPlan(
             route.path,
             route.dialect.name,
-            run_id,
-            created_at,
+            caller.run_id,
+            caller.created_at,
             request,
             request.model or backends[0].model_for(request.model),
             route.capabilities.eager_start,
@@ -611,15 +604,16 @@ class Bridge:
         route = self._planned(plan)
         if route is None:
             raise BridgeError("The route of this run no longer exists.", code=ErrorCode.RUN_LOST)
-        return await self.run(
-            route,
-            plan.request,
+        caller = RunCaller(
+            key.owner,
+            plan.request_id,
+            plan.forwarded,
             capabilities=route.capabilities,
-            caller=RunCaller(key.owner, plan.request_id, plan.forwarded),
             lost=lost,
             run_id=plan.run_id,
             created_at=plan.created_at,
         )
+        return await self.run(route, plan.request, caller)
 
     def _planned(self, plan: RunPlan) -> Route | None:
         """The route of a plan, which another process may have made."""
@@ -685,46 +679,35 @@ def _is_http(backend: Backend) -> bool:
     return isinstance(backend, HttpBackend)
 
 
-@dataclass(slots=True)
-class _Asked:
-    """One request as it came, whatever backend is to answer it."""
-
-    route: Route
-    request: Request
-    capabilities: Capabilities
-    caller: RunCaller
-    run_id: str
-    created_at: float
-    lost: Losses
-
-    def order(self, group: BackendGroup) -> list[Backend]:
-        """The backends to ask, first choice first; those that are left alone for a while come last."""
-        if len(group.members) == 1:
-            return group.members
-        backends = _ordered(group, self.request, self.caller.owner, self.run_id)
-        return sorted(backends, key=lambda backend: backend.breaker is not None and backend.breaker.is_last_choice)
-
-    def info(self, backend: Backend, request: Request) -> CallInfo:
-        """Return the call's facts about the caller; its raw body only where it must arrive unchanged."""
-        caller, route = self.caller, self.route
-        raw_body = caller.raw_body if route.passthrough else None
-        forwarded = backend.forwards(caller.headers, route.dialect)
-        return CallInfo(
-            self.run_id,
-            request.thread_id,
-            self.created_at,
-            caller.request_id,
-            forwarded,
-            raw_body,
-            caller.owner,
-            names_thread=self.request.thread_id is not None,
-            caches=not self.capabilities.clients_cache,
-        )
+def _in_order(group: BackendGroup, request: Request, caller: RunCaller) -> list[Backend]:
+    """Return the backends to ask, first choice first; those that are left alone for a while come last."""
+    if len(group.members) == 1:
+        return group.members
+    backends = _by_conversation(group, request, caller)
+    return sorted(backends, key=lambda backend: backend.breaker is not None and backend.breaker.is_last_choice)
 
 
-def _ordered(group: BackendGroup, request: Request, owner: str, run_id: str) -> list[Backend]:
+def _by_conversation(group: BackendGroup, request: Request, caller: RunCaller) -> list[Backend]:
     """A conversation stays with its backend; a request without one is a conversation of its own."""
-    return group.order(f"{owner}\0{request.thread_id or run_id}")
+    return group.order(f"{caller.owner}\0{request.thread_id or caller.run_id}")
+
+
+def _call_info(route: Route, asked: Request, caller: RunCaller, backend: Backend, request: Request) -> CallInfo:
+    """Return the call's facts about the caller; its raw body only where it must arrive unchanged.
+
+    `asked`: the request as it came; `request`: with what its conversation adds to it.
+    """
+    return CallInfo(
+        caller.run_id,
+        request.thread_id,
+        caller.created_at,
+        caller.request_id,
+        backend.forwards(caller.headers, route.dialect),
+        caller.raw_body if route.passthrough else None,
+        caller.owner,
+        names_thread=asked.thread_id is not None,
+        caches=not caller.capabilities.clients_cache,
+    )
 
 
 async def _leave(turn: Turn, error: BaseException) -> None:
@@ -738,7 +721,7 @@ async def _leave(turn: Turn, error: BaseException) -> None:
         await turn.close()
 
 
-async def _counted(order: _Asked, backend: Backend) -> tuple[int, bool]:
-    request = without_redirects(order.request, order.lost)
-    counted = await backend.count(request, order.info(backend, request))
-    return (estimate_tokens(order.request), True) if counted is None else (counted, False)
+async def _counted(route: Route, asked: Request, caller: RunCaller, backend: Backend) -> tuple[int, bool]:
+    request = without_redirects(asked, caller.lost)
+    counted = await backend.count(request, _call_info(route, asked, caller, backend, request))
+    return (estimate_tokens(asked), True) if counted is None else (counted, False)

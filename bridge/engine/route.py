@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from secrets import token_hex
 from typing import TYPE_CHECKING, Literal
 
 from bridge.contract import (
@@ -12,6 +14,7 @@ from bridge.contract import (
     REQUEST_FEATURES,
     Capabilities,
     Dialect,
+    Losses,
     ModelInfo,
     ModelsDialect,
     ModesDialect,
@@ -224,12 +227,27 @@ class Route:
 
 @dataclass(slots=True)
 class RunCaller:
-    """A caller, and what came beside the body. `owner` is that of the conversations that may be continued."""
+    """Who asks for a run, and what is known of it besides the request.
+
+    Attributes:
+        owner: The owner of the conversations that may be continued.
+        request_id: The id of the request that started the run.
+        headers: The headers beside the body.
+        raw_body: The body as it came.
+        capabilities: What the caller's dialect can carry.
+        lost: Takes what cannot be carried.
+        run_id: The id of the run.
+        created_at: When the run was asked for, in Unix seconds.
+    """
 
     owner: str = ""
     request_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     raw_body: bytes | None = None
+    capabilities: Capabilities = LIBRARY
+    lost: Losses = field(default_factory=Losses)
+    run_id: str = field(default_factory=lambda: token_hex(16))
+    created_at: float = field(default_factory=time.time)
 
 
 def _has_no_list(error: BackendError) -> bool:

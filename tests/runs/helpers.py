@@ -44,7 +44,7 @@ async def begin(bridge: Bridge, runs: Runs, text: str, run: str | None = None, o
     """Starts a run of thread `t` that asks for `text`."""
     request = Request([Message("user", [Text(text)])], thread_id="t", run_id=run or uuid.uuid4().hex)
     assert request.run_id is not None
-    key, plan = bridge.plan(bridge.routes[0], request, RunCaller(owner), run_id=request.run_id, created_at=1.5)
+    key, plan = bridge.plan(bridge.routes[0], request, RunCaller(owner, run_id=request.run_id, created_at=1.5))
     await runs.start(key, plan, text)
     return key
 

@@ -105,7 +105,7 @@ async def test_the_answer_of_a_run_that_was_ended_is_stored_with_its_end(
         monkeypatch.setattr(runs._store, "append", held)
         monkeypatch.setattr(run_scripts, "finish", noted)
         request = Request([Message("user", [Text("hang")])], thread_id="t", history=HistoryMode.DELTA)
-        key, plan = bridge.plan(bridge.routes[0], request, RunCaller("o"), run_id="r1", created_at=1.5)
+        key, plan = bridge.plan(bridge.routes[0], request, RunCaller("o", run_id="r1", created_at=1.5))
         await runs.start(key, plan, "hang")
         await begun(runs, key)
         stopping = None
@@ -275,7 +275,7 @@ async def test_what_was_said_stays_in_the_conversation(make_runs: MakeRuns, tmp_
         runs = make_runs(bridge)
         await runs.open()
         request = Request([Message("user", [Text("hang")])], thread_id="t", history=HistoryMode.DELTA)
-        key, plan = bridge.plan(bridge.routes[0], request, RunCaller("o"), run_id="r", created_at=1.5)
+        key, plan = bridge.plan(bridge.routes[0], request, RunCaller("o", run_id="r", created_at=1.5))
         await runs.start(key, plan, "f")
         await begun(runs, key)
         await runs.cancel(key)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from bridge.contract import Losses
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import RunCaller
 from bridge.errors import ErrorCode, Failure
@@ -524,7 +523,7 @@ async def test_a_run_in_the_library_falls_over(two: dict[str, FakeBackend]) -> N
     two["llm"].answers(503, b"{}")
     async with Bridge.from_config({**config(two, ["llm", "claude"]), "stores": {"history": "off"}}) as bridge:
         request = Request([Message("user", [Text("Hello")])], model="m")
-        run = await bridge.run(bridge.routes[0], request, caller=RunCaller(), lost=Losses())
+        run = await bridge.run(bridge.routes[0], request, caller=RunCaller())
         while not run.ended:
             await run.read()
         await run.close()

@@ -7,6 +7,7 @@ needs no preflight is served all the same. So requests of pages that are not all
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -39,11 +40,9 @@ PRIVATE_OPERATIONS = frozenset(
 """Operations on what the server keeps, and calls of tools. Only origins that `server.cors.origins` names may call them.
 """
 
-_READER = web.RequestKey("reader", str)
-"""The origin that may read the response."""
-_CROSS_ORIGIN = web.RequestKey("cross_origin", bool)
-"""Set for requests of pages whose origin is not named in the configuration."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_FETCH = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "sec-fetch-user")
+"""Headers by which browsers describe a request (Fetch Metadata). Pages can neither set nor leave them out."""
 _PRIVATE = frozenset({"internal", "local", "localhost"})
 """Top-level domains for private use: RFC 6761, RFC 6762, and ICANN's resolution 2024.07.29.06."""
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
@@ -73,70 +72,70 @@ class OriginPolicy:
         self._public = _authority(server.public_url) if server.public_url else None
         self._is_local = is_loopback(server.host)
 
-    def check(self, http: web.Request) -> None:
-        """Raises `RequestError`: 421 for a wrong `Host`, 403 for a page whose origin may not call."""
-        if self.hosts is not None:
-            hosts = http.headers.getall("host", [])
-            # HTTP/1.0 may leave it out; no browser does.
-            if len(hosts) > 1 or (hosts and not self._is_known(_name(hosts[0]))):
-                raise RequestError(
-                    "This server does not accept this Host (server.hosts, server.public_url).",
-                    code=ErrorCode.FORBIDDEN,
-                    status=421,
-                )
-        site = http.headers.get("sec-fetch-site")
-        if "origin" not in http.headers:
-            if site not in (None, "same-origin", "none"):
-                http[_CROSS_ORIGIN] = True
-                if http.method not in _SAFE:
-                    raise _forbidden("A page of another site sent this request without an Origin.")
+    def check_host(self, http: web.Request) -> None:
+        """Raises `RequestError` (421) for a request that came under another name than the server's."""
+        if self.hosts is None:
             return
-        sent = http.headers.getall("origin")
+        hosts = http.headers.getall("host", [])
+        # HTTP/1.0 may leave it out; no browser does.
+        if len(hosts) > 1 or (hosts and not self._is_known(_name(hosts[0]))):
+            raise RequestError(
+                "This server does not accept this Host (server.hosts, server.public_url).",
+                code=ErrorCode.FORBIDDEN,
+                status=421,
+            )
+
+    def initiator_of(self, http: web.Request) -> Initiator | None:
+        """Return the page for which a browser sent a request; None for a program.
+
+        Raises `RequestError` (forbidden) for a page whose origin may not call the server.
+        """
+        headers = http.headers
+        if "origin" not in headers and not any(map(headers.__contains__, _FETCH)):
+            return None
+        site = headers.get("sec-fetch-site")
+        if "origin" not in headers:
+            foreign = site not in (None, "same-origin", "none")
+            if foreign and http.method not in _SAFE:
+                raise _forbidden("A page of another site sent this request without an Origin.")
+            return Initiator(None, is_foreign=foreign, may_read=False)
+        sent = headers.getall("origin")
         origin = sent[0] if len(sent) == 1 else ""
         named = origin.lower() in self._named
-        own = site in ("same-origin", "none") or _authority(origin) in {
-            http.headers.get("host", "").lower(),
-            self._public,
-        }
-        if not (named or own):
-            http[_CROSS_ORIGIN] = True
-            if not (self._admits_null if origin == "null" else self._any):
-                raise _forbidden(f"Pages of {origin[:100]!r} may not call this server (server.cors.origins).")
-        if named or self._any or not own:
-            http[_READER] = origin
+        own = site in ("same-origin", "none") or _authority(origin) in {headers.get("host", "").lower(), self._public}
+        foreign = not (named or own)
+        if foreign and not (self._admits_null if origin == "null" else self._any):
+            raise _forbidden(f"Pages of {origin[:100]!r} may not call this server (server.cors.origins).")
+        return Initiator(origin, is_foreign=foreign, may_read=named or self._any or not own)
 
     def _is_known(self, name: str) -> bool:
         if self.hosts is None or name in self.hosts:
             return True
         return self.may_have_address and bool(name) and (_is_address(name) or _is_private(name))
 
-    def check_endpoint(self, http: web.Request, *, private: bool, local: bool = False) -> None:
+    def check_endpoint(self, initiator: Initiator, *, private: bool, local: bool = False) -> None:
         """Raises `RequestError` (forbidden) for a page that may not call this endpoint; `private`: its operation is one
         of `PRIVATE_OPERATIONS`.
 
         `local`: programs of the same machine may call it with the origin of their own page, if the server is on
         loopback.
         """
-        if private and not (local and self._is_local and is_loopback(_host(http.headers.get("origin", "")))):
-            check_named_origin(http)
-        elif (
-            "sec-fetch-site" in http.headers
-            and "origin" not in http.headers
-            and not self._any
-            and _CROSS_ORIGIN in http
-        ):
+        origin = initiator.origin
+        if private and not (local and self._is_local and is_loopback(_host(origin or ""))):
+            initiator.check_named()
+        elif origin is None and initiator.is_foreign and not self._any:
             raise _forbidden("A page of another site may not call this server (server.cors.origins).")
 
-    def add_headers(self, http: web.Request, headers: CIMultiDict[str]) -> None:
+    def add_headers(self, http: web.Request, initiator: Initiator | None, headers: CIMultiDict[str]) -> None:
         """Adds the CORS headers of a response."""
         if not (self._any or self._named or self._admits_null):
             return
-        preflight = http.method == "OPTIONS" and is_preflight(http)
+        preflight = is_preflight(http)
         varies = f"Origin, {_PREFLIGHT}" if preflight else "Origin"
         headers[hdrs.VARY] = f"{headers[hdrs.VARY]}, {varies}" if hdrs.VARY in headers else varies
-        origin = http.get(_READER) if "origin" in http.headers else None
-        if origin is None:
+        if initiator is None or initiator.origin is None or not initiator.may_read:
             return
+        origin = initiator.origin
         named = origin.lower() in self._named
         headers["access-control-allow-origin"] = origin
         if named:
@@ -151,16 +150,30 @@ class OriginPolicy:
                 headers["access-control-allow-private-network"] = "true"
 
 
+@dataclass(slots=True)
+class Initiator:
+    """The page for which a browser sent a request.
+
+    Attributes:
+        origin: Its origin; None if the browser does not name it, as for a plain link.
+        is_foreign: The configuration does not name its origin, and it is none of the server's own.
+        may_read: It may read the response.
+    """
+
+    origin: str | None
+    is_foreign: bool
+    may_read: bool
+
+    def check_named(self) -> None:
+        """Raise `RequestError` (forbidden) for a page whose origin is not named: it may not reach what is kept."""
+        if self.is_foreign:
+            self.may_read = False
+            raise _forbidden("Pages of this origin may not read stored data; name the origin in server.cors.origins.")
+
+
 def is_preflight(http: web.Request) -> bool:
     """Return whether this is a browser's CORS preflight."""
     return http.method == "OPTIONS" and "access-control-request-method" in http.headers
-
-
-def check_named_origin(http: web.Request) -> None:
-    """Raises `RequestError` (forbidden) for pages of origins that are not named: they may not reach what is kept."""
-    if _CROSS_ORIGIN in http:
-        http.pop(_READER, None)
-        raise _forbidden("Pages of this origin may not read stored data; name the origin in server.cors.origins.")
 
 
 def is_json(http: web.Request) -> bool:
@@ -169,14 +182,12 @@ def is_json(http: web.Request) -> bool:
     return declared == "application/json" or declared.endswith("+json")
 
 
-def check_json(http: web.Request) -> None:
+def check_json(http: web.Request, initiator: Initiator | None) -> None:
     """Raises `RequestError` (415) for a page's body that is not declared as JSON.
 
     Bodies of such types are sent without a preflight. Other clients may leave the type out, as `curl -d` does.
     """
-    if is_json(http) or not http.can_read_body:
-        return
-    if "origin" in http.headers or any(name.lower().startswith("sec-fetch-") for name in http.headers):
+    if initiator is not None and http.can_read_body and not is_json(http):
         raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")
 
 

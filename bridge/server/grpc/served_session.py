@@ -153,15 +153,15 @@ class TurnRunner:
         await self._limits.check_rate(caller)
         self._limits.check_model(caller, request.model or route.default_model)
         async with self._limiter(route).slot(caller):
-            run = await self._bridge.run(
-                route,
-                request,
+            sender = RunCaller(
+                session.user or session.owner,
+                context.run_id,
                 capabilities=route.capabilities,
-                caller=RunCaller(session.user or session.owner, context.run_id),
                 lost=context.lost,
                 run_id=context.run_id,
                 created_at=context.created_at,
             )
+            run = await self._bridge.run(route, request, sender)
             report.back = run.backend.name
             context.model = shown_model(run, context)
             encoder = session.encoder(context)

@@ -41,7 +41,7 @@ class Sharing:
         self._failing = False
 
     async def run(self, tell: Callable[[], None]) -> None:
-        """Exchange what is new, again and again; `tell` reports the changes."""
+        """ServerExchange what is new, again and again; `tell` reports the changes."""
         rounds = 0
         while True:
             try:

@@ -7,29 +7,27 @@ request that fits nothing gets its 404 or 405 in the shape of the dialect whose 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from bridge.contract import Dialect, Endpoint, Operation
+from bridge.contract import Endpoint, Operation
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.engine.services import Host
-from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, RequestError, shortened, unexpected_failure
+from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, shortened
 from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
 from bridge.server.operations.route_operations import RouteOperations
 from bridge.server.page.site import Page
 from bridge.server.requests.bodies import BODIES
-from bridge.server.requests.guard import GUARD, Guard
-from bridge.server.requests.http_messages import FAILURE, OTHER_VERSION, OWN_PAGE, REPORTED, USER, error_of, request_id
+from bridge.server.requests.exchange import EXCHANGE, Serve, ServerExchange
+from bridge.server.requests.guard import Guard
+from bridge.server.requests.http_messages import OTHER_VERSION
 from bridge.server.requests.state import STATE, Hosting, State, Task
-from bridge.server.requests.writing import BEGUN, StreamedResponse, abort, has_left, is_whole, release, send
-
-log = logging.getLogger("bridge.server")
+from bridge.server.requests.writing import StreamedResponse
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -53,7 +51,7 @@ def make_app(bridge: Bridge, hosting: Hosting | None = None) -> web.Application:
         metrics = of_process()
     bridge.serve_for(Host(slots=state.limits, metrics=metrics, spent=state.limits.spent))
     page = Page(bridge, state.identity) if server.has_page else None
-    app = web.Application(client_max_size=server.max_body, middlewares=[_shaping_errors(state)])
+    app = web.Application(client_max_size=server.max_body, middlewares=[_serving(state)])
     app[STATE] = state
     app[BODIES] = state.limits.bodies
     app.on_response_prepare.append(_adding_headers(state))
@@ -142,19 +140,15 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
     return handle
 
 
-def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -> Handler:
-    """Wrap a handler in the checks of its caller."""
-    guard = Guard(endpoint, route, state.bridge, state.origins, state.identity, state.limits, state.refusals)
+def _guarded(operation: Serve, endpoint: Endpoint, route: Route, state: State) -> Handler:
+    """Return what serves an endpoint: the checks of its caller, then its operation."""
+    guard = Guard(endpoint, route, state.bridge, state.origins, state.identity, state.limits, lambda: state.draining)
 
     async def handle(http: web.Request) -> web.StreamResponse:
-        http[GUARD] = guard
-        guard.check_origin(http)
-        if state.draining and guard.is_refused_late:
-            text = "The server is stopping; another one, or the next one, will take this request."
-            raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
-        await guard.identify(http)
+        exchange = http[EXCHANGE]
+        await exchange.enter(guard)
         with state.bridge.counting():
-            return await handler(http)
+            return await operation(exchange)
 
     return handle
 
@@ -162,94 +156,45 @@ def _guarded(handler: Handler, endpoint: Endpoint, route: Route, state: State) -
 # ---------------------------------------------------------------------- around every request
 
 
-def _shaping_errors(state: State) -> Middleware:
-    """Checks who calls, answers CORS preflights, and shapes what aiohttp itself refuses like the nearest dialect.
+def _serving(state: State) -> Middleware:
+    """Makes the exchange of a request, and lets it answer.
 
     Probes of the process reach it by whatever address it has, and learn nothing but its state.
     """
     health = state.bridge.config.server.health
     probes = {health.live, health.ready}
-    slow_reader = state.bridge.config.server.slow_reader
 
     @web.middleware
-    async def shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-        state.slow_clients.note(request.protocol)
-        try:
+    async def serve(request: web.Request, handler: Handler) -> web.StreamResponse:
+        http = request
+        state.slow_clients.note(http.protocol)
+        exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
+
+        async def handle(exchange: ServerExchange) -> web.StreamResponse:
+            if OTHER_VERSION in http:
+                raise RequestError(f"Expected HTTP/1.1, got {http[OTHER_VERSION]}.", status=505)
+            if http.path not in probes:
+                state.origins.check_host(http)
+                exchange.initiator = state.origins.initiator_of(http)
+            if is_preflight(http):
+                return web.Response(status=200)
             try:
-                if OTHER_VERSION in request:
-                    raise RequestError(f"Expected HTTP/1.1, got {request[OTHER_VERSION]}.", status=505)
-                if request.path not in probes:
-                    state.origins.check(request)
-                if request.method == "OPTIONS" and is_preflight(request):
-                    response: web.StreamResponse = web.Response(status=200)
-                else:
-                    response = await handler(request)
-            except Exception as error:
-                refusal = refused(request, error)
-                if refusal is None:
+                return await handler(http)
+            except web.HTTPException as error:
+                if error.status < 400:
                     raise
-                response = refusal
-            if (begun := request.get(BEGUN)) is None:
-                response = await send(request, response, slow_reader)
-            elif response is not begun or not is_whole(begun):
-                abort(request)
-                response = begun
-        except BaseException as error:
-            if BEGUN not in request:
-                raise
-            abort(request)
-            if not isinstance(error, ConnectionError):
-                raise
-            response = request[BEGUN]
-        finally:
-            release(request)
-        return response
+                raise BridgeError.of(_refusal(http, error)) from None
 
-    def refused(request: web.Request, error: Exception) -> web.StreamResponse | None:
-        """Return the response for an error; None if the client is gone, or if it is a response of aiohttp's."""
-        if isinstance(error, BridgeError):
-            if GUARD in request:
-                error.failure.details = {**error.failure.details, **request[GUARD].details(request)}
-            if BEGUN in request:
-                _audit(state, request, request[BEGUN].status, error.failure)
-            return error_of(_nearest(request), error.failure)
-        if isinstance(error, web.HTTPException):
-            if error.status < 400:
-                return None
-            return _refused(request, error)
-        if isinstance(error, ConnectionError) and has_left(request):
-            return None
-        failure = unexpected_failure(log, f"request {request_id(request)} broke", error)
-        return error_of(_nearest(request), failure)
+        return await exchange.answer(handle)
 
-    return shape_errors
+    return serve
 
 
-def _nearest(http: web.Request) -> Dialect | None:
-    """The dialect that serves this request; else that whose mount path comes first in its path, the longest of several.
-
-    Of several with the same mount path, one is preferred by whose header the request tells itself from the others'.
-    """
-    if GUARD in http:
-        return http[GUARD].dialect
-    routes = [r for r in http.app[STATE].bridge.routes if _position(http.path, r.path) >= 0]
-
-    def nearness(route: Route) -> tuple[int, int, bool]:
-        tells = any(each.header in http.headers for each in route.dialect.surface if each.header)
-        return -_position(http.path, route.path), len(route.path), tells
-
-    return max(routes, key=nearness).dialect if routes else None
-
-
-def _position(path: str, mount: str) -> int:
-    """Return where in the path the mount path begins, wherever the application itself is mounted; -1 if nowhere."""
-    return len(path) if mount == "/" else f"{path}/".find(f"{mount}/")
-
-
-def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
+def _refusal(http: web.Request, error: web.HTTPException) -> Failure:
+    """Return the failure for what aiohttp itself refuses."""
     match error.status:
         case 404:
-            return _nowhere(http)
+            failure = _nowhere(http)
         case 405 if http.headers.get("upgrade", "").lower() == "websocket":
             # Codex asks for a WebSocket first: after 426 it falls back at once, after 405 it tries again.
             message = f"{shortened(http.path)} is not served over WebSocket; send {error.headers.get('allow', 'POST')}."
@@ -261,14 +206,14 @@ def _refused(http: web.Request, error: web.HTTPException) -> web.StreamResponse:
         case status:
             failure = Failure(ErrorCode.INVALID_REQUEST, error.reason, status=status)
     failure.details["path"] = http.path
-    return error_of(_nearest(http), failure)
+    return failure
 
 
-def _nowhere(http: web.Request) -> web.StreamResponse:
-    """Answer a request for an unknown path. Routes are named where anybody may know them; the log names them always."""
+def _nowhere(http: web.Request) -> Failure:
+    """Return the failure for an unknown path. They are named where anybody may know them; the log always names them."""
     bridge = http.app[STATE].bridge
     routes = [route for route in bridge.routes if not route.dialect.over_grpc]
-    likely, dialect = "", _nearest(http)
+    likely = ""
     server = bridge.config.server
     own = [server.health.live, server.health.ready, *([server.metrics.path] if server.metrics else [])]
     if http.path == "/" and not server.has_page:
@@ -276,19 +221,16 @@ def _nowhere(http: web.Request) -> web.StreamResponse:
     elif (meant := _meant(http.path, routes, own)) is not None:
         path, route = meant
         likely = f"Did you mean {path}{f' ({route.dialect.name})' if route is not None else ''}? "
-        dialect = dialect or (route.dialect if route is not None else None)
+        if route is not None:
+            http[EXCHANGE].meant(route.dialect)
     hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
-    failure = Failure(
-        ErrorCode.NOT_FOUND,
-        f"There is nothing at {http.method} {shortened(http.path)}.",
-        backend_code=UNKNOWN_PATH,
-        details={"path": http.path},
-    )
+    text = f"There is nothing at {http.method} {shortened(http.path)}."
+    failure = Failure(ErrorCode.NOT_FOUND, text, backend_code=UNKNOWN_PATH)
     if server.is_open:
         failure.message += f" {hint}"
     else:
         failure.cause = hint.removesuffix(".")
-    return error_of(dialect, failure)
+    return failure
 
 
 def _meant(path: str, routes: list[Route], own: Iterable[str]) -> tuple[str, Route | None] | None:
@@ -332,42 +274,25 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
     """The headers of every response: request id and CORS. There is one response for each request."""
 
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
-        if BEGUN in http:
-            abort(http)
-            raise ConnectionResetError("A response was begun already; the connection was closed.")
-        http[BEGUN] = response
-        is_own_page = OWN_PAGE in http
-        if isinstance(response, (web.Response, StreamedResponse)) and not is_own_page:
+        exchange = http[EXCHANGE]
+        exchange.begin_response(response)
+        if isinstance(response, (web.Response, StreamedResponse)) and not exchange.is_own_page:
             task = cast("Task", asyncio.current_task())
             state.writing.add(task)
             task.add_done_callback(state.writing.discard)
         headers = response.headers
-        headers["x-request-id"] = known = request_id(http)
-        guard = http.get(GUARD)
+        headers["x-request-id"] = exchange.request_id
+        guard = exchange.guard
         if guard is not None and guard.dialect.request_id_header:
-            headers[guard.dialect.request_id_header] = known
+            headers[guard.dialect.request_id_header] = exchange.request_id
         headers["server"] = "dialect-bridge"
-        if (failure := response.get(FAILURE)) is not None:
-            _audit(state, http, response.status, failure)
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()
-        if not is_own_page:
-            state.origins.add_headers(http, headers)
+        if not exchange.is_own_page:
+            state.origins.add_headers(http, exchange.initiator, headers)
 
     return add_headers
-
-
-def _audit(state: State, http: web.Request, status: int, failure: Failure) -> None:
-    """Log a request that no route served, or whose sender may not do that."""
-    # The path as it was sent: spaces in it could look like further facts of the line.
-    path, peer, user, known = http.rel_url.raw_path, http.remote, http.get(USER), request_id(http)
-    if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
-        state.refusals.refused(failure, path=path, peer=peer, user=user, request_id=known)
-    elif REPORTED not in http:
-        state.refusals.unserved(
-            failure, http=status, method=http.method, path=path, peer=peer, user=user, request_id=known
-        )
 
 
 async def _live(http: web.Request) -> web.StreamResponse:

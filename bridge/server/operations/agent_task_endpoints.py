@@ -37,8 +37,7 @@ from bridge.run.durable.waiting import WAITING_ENDS, WaitingTasks
 from bridge.server.operations.descriptions import described
 from bridge.server.operations.durable import CANCEL_SECONDS, read_on, reporting, stream_rest
 from bridge.server.operations.run_endpoint import attend
-from bridge.server.requests.guard import GUARD
-from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.exchange import ServerExchange
 from bridge.server.requests.http_messages import decoded, response_of, stream_headers
 from bridge.translation.framing import sse
 
@@ -49,51 +48,51 @@ _MOST_LISTED = 1000
 """Older tasks are read by their ids, and are in no list."""
 
 
-async def serve_task_call(scope: RequestScope) -> web.StreamResponse:
+async def serve_task_call(exchange: ServerExchange) -> web.StreamResponse:
     """Serve the operation in a request."""
-    wire = await scope.read()
-    call = await decoded(_dialect(scope).decode_call, wire, scope.context)
-    await scope.http[GUARD].permit(scope.http, call.operation)
+    wire = await exchange.read()
+    call = await decoded(_dialect(exchange).decode_call, wire, exchange.context)
+    await exchange.permit(call.operation)
     if call.operation is Operation.DESCRIBE:
-        agent = described(scope.bridge, scope.route, scope.http, secured=bool(scope.user))
-        return response_of(_dialect(scope).encode_own_description(call, agent))
-    if (call.push or call.push_target) and scope.bridge.push_targets(scope.route, scope.user, "") is None:
-        raise _dialect(scope).no_push()
-    if not scope.route.durable:
-        return await _without_store(scope, wire, call)
-    return await serve_stored_task(scope, wire, call)
+        agent = described(exchange.bridge, exchange.route, exchange.http, secured=bool(exchange.user))
+        return response_of(_dialect(exchange).encode_own_description(call, agent))
+    if (call.push or call.push_target) and exchange.bridge.push_targets(exchange.route, exchange.user, "") is None:
+        raise _dialect(exchange).no_push()
+    if not exchange.route.durable:
+        return await _without_store(exchange, wire, call)
+    return await serve_stored_task(exchange, wire, call)
 
 
-async def serve_stored_task(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+async def serve_stored_task(exchange: ServerExchange, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
     """Serve the operation in a request to a durable route."""
     if call.push is not None:
-        return await _push(scope, call)
+        return await _push(exchange, call)
     match call.operation:
         case Operation.RUN:
-            return await _run(scope, wire, call)
+            return await _run(exchange, wire, call)
         case Operation.ITEMS:
-            return await _list(scope, call)
+            return await _list(exchange, call)
         case Operation.SUBSCRIBE:
-            return await _watch(scope, call)
+            return await _watch(exchange, call)
         case Operation.CANCEL:
-            return await _cancel(scope, call)
+            return await _cancel(exchange, call)
         case _:
-            return response_of(_dialect(scope).encode_task_now(call, await Tasks(scope).load(call.task_id or "")))
+            return response_of(_dialect(exchange).encode_task_now(call, await Tasks(exchange).load(call.task_id or "")))
 
 
-def _dialect(scope: RequestScope) -> AgentTasksDialect:
-    return require(scope.route.dialect, AgentTasksDialect)
+def _dialect(exchange: ServerExchange) -> AgentTasksDialect:
+    return require(exchange.route.dialect, AgentTasksDialect)
 
 
-async def _without_store(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+async def _without_store(exchange: ServerExchange, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
     """Serve a route that is not durable: of its tasks, those that wait for an answer are kept in this process."""
-    dialect, waiting, task_id = _dialect(scope), scope.bridge.waiting_tasks, call.task_id or ""
+    dialect, waiting, task_id = _dialect(exchange), exchange.bridge.waiting_tasks, call.task_id or ""
     if call.operation is Operation.ITEMS:
         text = "This agent keeps no tasks that could be listed: its route is not durable."
         raise RequestError(text, code=ErrorCode.CONFLICT)
     if call.operation is Operation.RUN:
-        return await _live_run(scope, wire, call)
-    key = (scope.user, scope.route.path, task_id)
+        return await _live_run(exchange, wire, call)
+    key = (exchange.user, exchange.route.path, task_id)
     runs = waiting.runs(key)
     if not runs or call.push is not None:
         raise _unknown(task_id)
@@ -105,26 +104,26 @@ async def _without_store(scope: RequestScope, wire: WireRequest, call: TaskCall)
             last = runs[-1]
             end = RunFinished(FinishReason.CANCELED, ended_at=time.time())
             runs.append(TaskStatus(TaskState.ENDED, last.since, last.context, [RunStarted(last.context.run_id), end]))
-            scope.report.status = "canceled"
+            exchange.report.status = "canceled"
         case Operation.SUBSCRIBE:
             frames, _ = dialect.watch(call, runs)
-            return web.Response(body=sse.join(frames), headers=stream_headers(dialect, scope.context))
+            return web.Response(body=sse.join(frames), headers=stream_headers(dialect, exchange.context))
     return response_of(dialect.encode_task_now(call, runs))
 
 
-async def _live_run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+async def _live_run(exchange: ServerExchange, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
     """Run the request in a message; a task that waits afterwards is kept, and one that it answers goes on."""
-    request, caller = await scope.decode(wire)
-    waiting, task_id = scope.bridge.waiting_tasks, call.task_id or scope.report.run_id
-    key = (scope.user, scope.route.path, task_id)
+    request, caller = await exchange.decode(wire)
+    waiting, task_id = exchange.bridge.waiting_tasks, call.task_id or exchange.report.run_id
+    key = (exchange.user, exchange.route.path, task_id)
     if call.task_id is not None and (runs := waiting.runs(key)):
-        request = scope.context.request = _dialect(scope).continues(request, runs)
-        scope.context.thread_id = request.thread_id
-    collected = _Collected(waiting, key, scope.context, len(wire.body))
-    scope.observe = collected
+        request = exchange.context.request = _dialect(exchange).continues(request, runs)
+        exchange.context.thread_id = request.thread_id
+    collected = _Collected(waiting, key, exchange.context, len(wire.body))
+    exchange.observe = collected
     waiting.begin(key)
     try:
-        return await attend(scope, request, caller)
+        return await attend(exchange, request, caller)
     except RequestError as error:
         if call.task_id is not None and error.code is ErrorCode.CONFLICT:
             raise _unknown(call.task_id) from None  # nothing waits in this conversation
@@ -158,12 +157,12 @@ class _Collected:
 class Tasks:
     """The tasks of a request's owner on its route."""
 
-    def __init__(self, scope: RequestScope) -> None:
-        self._runs = scope.bridge.runs
-        self._owner = scope.user
+    def __init__(self, exchange: ServerExchange) -> None:
+        self._runs = exchange.bridge.runs
+        self._owner = exchange.user
         # A scope that cannot be a mount path, so that no thread is a task.
-        self._scope = f"{scope.route.path}#tasks"
-        self._options = scope.route.options
+        self._scope = f"{exchange.route.path}#tasks"
+        self._options = exchange.route.options
 
     def key(self, task_id: str, run_id: str) -> RunKey:
         return RunKey(self._owner, self._scope, task_id, run_id)
@@ -232,38 +231,38 @@ def _unknown(task_id: str) -> RequestError:
 # ------------------------------------------------------------------ messages
 
 
-async def _run(scope: RequestScope, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
+async def _run(exchange: ServerExchange, wire: WireRequest, call: TaskCall) -> web.StreamResponse:
     """Run the request in a message, as a new task or as the next run of its task."""
-    request, caller = await scope.decode(wire)
-    tasks, run_id = Tasks(scope), scope.report.run_id
+    request, caller = await exchange.decode(wire)
+    tasks, run_id = Tasks(exchange), exchange.report.run_id
     task_id, previous = call.task_id or run_id, None
     key = tasks.key(task_id, run_id)
-    scope.report.about = key.facts
-    await scope.hold(scope.limiter.reader_slot(caller.owner))
-    async with _continuing(scope, call.task_id):
+    exchange.report.about = key.facts
+    await exchange.hold(exchange.limiter.reader_slot(caller.owner))
+    async with _continuing(exchange, call.task_id):
         if call.task_id is not None:
             before = await tasks.load(task_id)
-            request = scope.context.request = _dialect(scope).continues(request, before)
-            scope.context.thread_id = request.thread_id
+            request = exchange.context.request = _dialect(exchange).continues(request, before)
+            exchange.context.thread_id = request.thread_id
             previous = before[-1].context.run_id
-        scope.report.back = scope.route.group_for(request).names
+        exchange.report.back = exchange.route.group_for(request).names
         if call.push_target is not None:
-            await _set_push(scope, task_id, call.push_target)
-        await _start(scope, key, _plan(scope, request, caller), previous)
+            await _set_push(exchange, task_id, call.push_target)
+        await _start(exchange, key, _plan(exchange, request, caller), previous)
     if request.stream:
-        return await read_on(scope, key, START)
+        return await read_on(exchange, key, START)
     if not call.at_once:
-        _, scope.report.lost = await scope.bridge.runs.follow(key).to_end()
+        _, exchange.report.lost = await exchange.bridge.runs.follow(key).to_end()
     runs = await tasks.load(task_id)
     if call.at_once:
-        scope.report.status = "queued"
-    return response_of(_dialect(scope).encode_task_now(call, runs), list(scope.report.lost))
+        exchange.report.status = "queued"
+    return response_of(_dialect(exchange).encode_task_now(call, runs), list(exchange.report.lost))
 
 
 @asynccontextmanager
-async def _continuing(scope: RequestScope, task_id: str | None) -> AsyncIterator[None]:
+async def _continuing(exchange: ServerExchange, task_id: str | None) -> AsyncIterator[None]:
     """Let only one request at a time continue or end a task, so that the second one sees what the first one did."""
-    index = scope.bridge.task_index(scope.route, scope.user) if task_id is not None else None
+    index = exchange.bridge.task_index(exchange.route, exchange.user) if task_id is not None else None
     if index is None or task_id is None:
         yield
         return
@@ -271,30 +270,29 @@ async def _continuing(scope: RequestScope, task_id: str | None) -> AsyncIterator
         yield
 
 
-def _plan(scope: RequestScope, request: Request, caller: RunCaller) -> RunPlan:
+def _plan(exchange: ServerExchange, request: Request, caller: RunCaller) -> RunPlan:
     """The backend streams in any case, so that readers see the answer grow."""
-    run_id, created_at = scope.report.run_id, scope.context.created_at
     streamed = replace(request, stream=True)
-    _, plan = scope.bridge.plan(scope.route, streamed, caller, run_id=run_id, created_at=created_at)
+    _, plan = exchange.bridge.plan(exchange.route, streamed, caller)
     return plan
 
 
-async def _start(scope: RequestScope, key: RunKey, plan: RunPlan, previous: str | None) -> None:
+async def _start(exchange: ServerExchange, key: RunKey, plan: RunPlan, previous: str | None) -> None:
     """Queue a run after the run `previous` of its task. A new task is added to the list of its owner."""
-    index = scope.bridge.task_index(scope.route, scope.user) if previous is None else None
+    index = exchange.bridge.task_index(exchange.route, exchange.user) if previous is None else None
     plan.previous = previous
     async with AsyncExitStack() as stack:
         if index is not None:
             plan.previous = await stack.enter_async_context(index.adding(key.run_id))
-        await scope.bridge.runs.start(key, plan, plan.run_id, alone=True)
+        await exchange.bridge.runs.start(key, plan, plan.run_id, alone=True)
 
 
 # ------------------------------------------------------------------ reading
 
 
-async def _list(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
-    dialect, tasks = _dialect(scope), Tasks(scope)
-    index = scope.bridge.task_index(scope.route, scope.user)
+async def _list(exchange: ServerExchange, call: TaskCall) -> web.StreamResponse:
+    dialect, tasks = _dialect(exchange), Tasks(exchange)
+    index = exchange.bridge.task_index(exchange.route, exchange.user)
     if index is None:
         raise RequestError("This agent stores no list of its tasks: stores.history is off.", code=ErrorCode.CONFLICT)
     known = await tasks.summaries(await index.latest(), call.thread_id)
@@ -302,42 +300,42 @@ async def _list(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
     return response_of(dialect.encode_task_list(call, page, [await tasks.load(task.task_id) for task in page.tasks]))
 
 
-async def _watch(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
+async def _watch(exchange: ServerExchange, call: TaskCall) -> web.StreamResponse:
     """Stream a task: its present state, then what follows."""
-    tasks, task_id = Tasks(scope), call.task_id or ""
+    tasks, task_id = Tasks(exchange), call.task_id or ""
     record = await tasks.latest(task_id)
     before = (await tasks.load(task_id))[:-1]
-    scope.report.about = record.key.facts
-    stream = scope.bridge.runs.watch(record.key, _dialect(scope), scope.route.options, call, before)
-    with reporting(scope, stream):
+    exchange.report.about = record.key.facts
+    stream = exchange.bridge.runs.watch(record.key, _dialect(exchange), exchange.route.options, call, before)
+    with reporting(exchange, stream):
         await stream.open()
-        await scope.hold(scope.limiter.reader_slot(scope.user))
-        return await stream_rest(scope, stream, sse.join(await stream.read(0)))
+        await exchange.hold(exchange.limiter.reader_slot(exchange.user))
+        return await stream_rest(exchange, stream, sse.join(await stream.read(0)))
 
 
 # ------------------------------------------------------------------ canceling
 
 
-async def _cancel(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
+async def _cancel(exchange: ServerExchange, call: TaskCall) -> web.StreamResponse:
     """End a task. One that waits for an answer ends by a run that is canceled before it begins."""
-    dialect, tasks, task_id = _dialect(scope), Tasks(scope), call.task_id or ""
+    dialect, tasks, task_id = _dialect(exchange), Tasks(exchange), call.task_id or ""
     runs, key = await tasks.load(task_id), None
     if _reason(runs[-1]) in WAITING_ENDS:
-        async with _continuing(scope, task_id):
+        async with _continuing(exchange, task_id):
             runs = await tasks.load(task_id)  # an answer may have come in the meantime
             if _reason(runs[-1]) in WAITING_ENDS:
-                key = await _start_canceled(scope, tasks, task_id, runs)
+                key = await _start_canceled(exchange, tasks, task_id, runs)
     if key is None:
         key = tasks.key(task_id, runs[-1].context.run_id)
         if _reason(runs[-1]) is not None:
             raise dialect.not_cancelable(task_id)
-        await scope.bridge.runs.cancel(key)
-    if not await scope.bridge.runs.ended(key, CANCEL_SECONDS):
+        await exchange.bridge.runs.cancel(key)
+    if not await exchange.bridge.runs.ended(key, CANCEL_SECONDS):
         raise BridgeError("The task did not end: the process that executes it does not respond.")
     runs = await tasks.load(task_id)
     if _reason(runs[-1]) is not FinishReason.CANCELED:
         raise dialect.not_cancelable(task_id)  # it ended by itself in this moment
-    scope.report.status = "canceled"
+    exchange.report.status = "canceled"
     return response_of(dialect.encode_task_now(call, runs))
 
 
@@ -349,35 +347,35 @@ def _reason(run: TaskStatus) -> FinishReason | RunFailed | None:
     return end if isinstance(end, RunFailed) else None
 
 
-async def _start_canceled(scope: RequestScope, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:
-    context, dialect = runs[-1].context, _dialect(scope)
+async def _start_canceled(exchange: ServerExchange, tasks: Tasks, task_id: str, runs: Sequence[TaskStatus]) -> RunKey:
+    context, dialect = runs[-1].context, _dialect(exchange)
     assert context.request is not None
     try:
         request = dialect.continues(replace(context.request, messages=[], resume=[]), runs)
     except RequestError:
         raise dialect.not_cancelable(task_id) from None  # its calls have their results
-    plan = _plan(scope, request, RunCaller(scope.user, scope.report.request_id))
+    plan = _plan(exchange, request, exchange.caller())
     key = tasks.key(task_id, plan.run_id)
-    await scope.bridge.runs.cancel(key)
-    await _start(scope, key, plan, context.run_id)
+    await exchange.bridge.runs.cancel(key)
+    await _start(exchange, key, plan, context.run_id)
     return key
 
 
 # ------------------------------------------------------------------ push notifications
 
 
-async def _push(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
+async def _push(exchange: ServerExchange, call: TaskCall) -> web.StreamResponse:
     """Set, read or delete where the notifications of a task are sent."""
     asked, task_id = call.push, call.task_id or ""
     assert asked is not None
-    record = await Tasks(scope).latest(task_id)
-    targets, target_id = _push_targets(scope, task_id), asked.target_id or task_id
+    record = await Tasks(exchange).latest(task_id)
+    targets, target_id = _push_targets(exchange, task_id), asked.target_id or task_id
     found: list[PushTarget] = []
     match asked.action:
         case PushAction.SET:
             assert asked.target is not None
             since = replace(asked.target, run=record.key.run_id, position=record.entries)
-            found = [await _set_push(scope, task_id, since)]
+            found = [await _set_push(exchange, task_id, since)]
         case PushAction.LIST:
             found = await targets.load()
         case PushAction.GET:
@@ -386,21 +384,21 @@ async def _push(scope: RequestScope, call: TaskCall) -> web.StreamResponse:
                 raise _no_target(target_id)
         case PushAction.DELETE:
             await targets.delete(target_id)
-    return response_of(_dialect(scope).encode_push_targets(call, found))
+    return response_of(_dialect(exchange).encode_push_targets(call, found))
 
 
-async def _set_push(scope: RequestScope, task_id: str, target: PushTarget) -> PushTarget:
+async def _set_push(exchange: ServerExchange, task_id: str, target: PushTarget) -> PushTarget:
     """Keep a target. Without an id it has that of its task."""
-    if not scope.bridge.may_push(scope.route, target.url):
+    if not exchange.bridge.may_push(exchange.route, target.url):
         text = f"{target.place}: expected an http or https URL without a user, at a host that this agent may notify."
         raise RequestError(text, param=target.place)
     target = replace(target, id=target.id or task_id)
-    await _push_targets(scope, task_id).set(target)
+    await _push_targets(exchange, task_id).set(target)
     return target
 
 
-def _push_targets(scope: RequestScope, task_id: str) -> PushTargets:
-    targets = scope.bridge.push_targets(scope.route, scope.user, task_id)
+def _push_targets(exchange: ServerExchange, task_id: str) -> PushTargets:
+    targets = exchange.bridge.push_targets(exchange.route, exchange.user, task_id)
     assert targets is not None, "calls about them are refused before"
     return targets
 

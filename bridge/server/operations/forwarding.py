@@ -13,9 +13,9 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure
 from bridge.run.backends.http_answer import AT_ONCE, broken_off
 from bridge.run.backends.http_backend import HttpBackend
 from bridge.server.auth.api_keys import Reason, refused
-from bridge.server.auth.cors import check_named_origin, is_json
+from bridge.server.auth.cors import is_json
 from bridge.server.requests.bodies import BODIES
-from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.exchange import ServerExchange
 from bridge.server.requests.writing import StreamedResponse
 from bridge.toolkit.ratelimits import OPENAI, passed_on
 from bridge.translation.policies.forbidden_fields import redirects
@@ -28,22 +28,22 @@ _UNPACKED = frozenset({"br", "deflate", "gzip", "zstd"})
 _AS_SENT = ("content-encoding", "content-length")
 
 
-async def serve_forward(scope: RequestScope) -> web.StreamResponse:
+async def serve_forward(exchange: ServerExchange) -> web.StreamResponse:
     """Pass one request on to the route's backend for such requests."""
-    http, backend = scope.http, scope.route.extras_at
+    http, backend = exchange.http, exchange.route.extras_at
     assert backend is not None, "the surface has such endpoints only where there is a backend for them"
     if not is_json(http):
-        check_named_origin(http)  # sent without a preflight
-    if scope.limiter.is_limited_to_models(scope.user):
+        exchange.check_named_origin()  # sent without a preflight
+    if exchange.limiter.is_limited_to_models(exchange.user):
         text = "This API key allows some models only, and the bridge does not read which one this request names."
-        raise refused(text, Reason.MODEL, user=scope.user)
-    scope.report.back = backend.name
-    path = http.path.removesuffix("/").removeprefix(scope.route.path.rstrip("/"))
-    wire = WireRequest(http.method, path, _headers(scope, backend), _query(http))
-    await scope.hold(scope.limiter.slot(scope.user))
+        raise refused(text, Reason.MODEL, user=exchange.user)
+    exchange.report.back = backend.name
+    path = http.path.removesuffix("/").removeprefix(exchange.route.path.rstrip("/"))
+    wire = WireRequest(http.method, path, _headers(exchange, backend), _query(http))
+    await exchange.hold(exchange.limiter.slot(exchange.user))
     try:
         async with asyncio.timeout(backend.timeouts.total):
-            return await _passed(scope, backend, wire)
+            return await _passed(exchange, backend, wire)
     except TimeoutError:
         text = f"The backend took longer than {backend.timeouts.total:g} s to answer (timeouts.total)."
         raise BackendError(text, code=ErrorCode.BACKEND_TIMEOUT) from None
@@ -54,16 +54,16 @@ def _query(http: web.Request) -> dict[str, str]:
     return {name: value for name, value in http.query.items() if name != "key" and not redirects(name)}
 
 
-def _headers(scope: RequestScope, backend: HttpBackend) -> dict[str, str]:
+def _headers(exchange: ServerExchange, backend: HttpBackend) -> dict[str, str]:
     """Return the headers of the body, those that the configuration allows, and the backend's own, which win."""
-    headers: Mapping[str, str] = scope.http.headers
+    headers: Mapping[str, str] = exchange.http.headers
     names = _REQUEST if "content-encoding" in headers else (*_REQUEST, "content-length")
     said = {name: headers[name] for name in names if name in headers}
-    return {**said, "x-request-id": scope.report.request_id, **backend.forwards(headers, scope.route.dialect)}
+    return {**said, "x-request-id": exchange.report.request_id, **backend.forwards(headers, exchange.route.dialect)}
 
 
-async def _passed(scope: RequestScope, backend: HttpBackend, wire: WireRequest) -> web.StreamResponse:
-    body = _Body(scope)
+async def _passed(exchange: ServerExchange, backend: HttpBackend, wire: WireRequest) -> web.StreamResponse:
+    body = _Body(exchange)
     try:
         response = await backend.forward(wire, body.pieces())
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -73,19 +73,21 @@ async def _passed(scope: RequestScope, backend: HttpBackend, wire: WireRequest) 
     async with response:
         if response.status >= 300:
             raise BackendError.of(await backend.refusal_in(response, wire))
-        return await _answer(scope, backend, response)
+        return await _answer(exchange, backend, response)
 
 
-async def _answer(scope: RequestScope, backend: HttpBackend, response: aiohttp.ClientResponse) -> web.StreamResponse:
+async def _answer(
+    exchange: ServerExchange, backend: HttpBackend, response: aiohttp.ClientResponse
+) -> web.StreamResponse:
     """Pass the answer on. Raises `BackendError` for one that breaks off or is too long."""
-    report, limit = scope.report, scope.bridge.config.server.limits.answer
+    report, limit = exchange.report, exchange.bridge.config.server.limits.answer
     out = StreamedResponse(
         status=response.status,
         headers=_answer_headers(response),
-        slow_reader=scope.server.slow_reader,
+        slow_reader=exchange.server.slow_reader,
         report=report,
     )
-    await out.prepare(scope.http)
+    await out.prepare(exchange.http)
     report.http = response.status
     while data := await _next_piece(backend, response):
         if limit is not None and report.sent + len(data) > limit:
@@ -121,14 +123,14 @@ async def _next_piece(backend: HttpBackend, response: aiohttp.ClientResponse) ->
 class _Body:
     """Yield the client's body in chunks. aiohttp reports errors here as a broken connection: see `failure`."""
 
-    def __init__(self, scope: RequestScope) -> None:
+    def __init__(self, exchange: ServerExchange) -> None:
         self.failure: Failure | None = None
-        self._scope = scope
+        self._exchange = exchange
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        http = self._scope.http
+        http = self._exchange.http
         try:
-            async for piece in http.app[BODIES].pieces(http, self._scope.user):
+            async for piece in http.app[BODIES].pieces(http, self._exchange.user):
                 yield piece
         except BridgeError as error:
             self.failure = error.failure

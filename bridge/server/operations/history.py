@@ -17,7 +17,8 @@ from bridge.model.parts import url_of
 from bridge.run.conversation.queued_turns import SHOWN, MessageInfo, own_metadata
 from bridge.server.operations.attachment_service import AttachmentService
 from bridge.server.operations.queued_run_endpoints import check_owner
-from bridge.server.requests.http_messages import USER, read_request, response_of
+from bridge.server.requests.exchange import ServerExchange
+from bridge.server.requests.http_messages import response_of
 from bridge.stores import Conversation
 
 
@@ -32,10 +33,9 @@ class HistoryHandler:
         name = bridge.config.server.time_zone
         self._zone: tzinfo = UTC if name == "UTC" else ZoneInfo(name)
 
-    async def __call__(self, http: web.Request) -> web.StreamResponse:
-        wire = await read_request(http, self._route.path)
-        query = self._dialect.decode_history(wire)
-        owner, history = http[USER], self._bridge.history
+    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
+        query = self._dialect.decode_history(await exchange.read())
+        owner, history = exchange.user, self._bridge.history
         thread = query.thread_id
         if thread is None:
             thread = await history.latest(owner, self._route.path)
@@ -45,7 +45,7 @@ class HistoryHandler:
             return response_of(self._dialect.encode_history(HistoryPage()))
         conversation = await history.load(owner, self._route.path, thread) or Conversation(thread)
         day, rows, more = self._day(conversation, query.before)
-        base = self._files.base(http)
+        base = self._files.base(exchange.http)
         entries = [await self._entry(message, seq, owner, base) for seq, message in rows]
         return response_of(
             self._dialect.encode_history(HistoryPage(thread, day, more, tuple(entries), conversation.dropped))

@@ -11,8 +11,8 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.config import Metrics as Section
 from bridge.engine.telemetry.metrics import CONTENT_TYPE, BridgeMetrics
 from bridge.errors import RequestError
-from bridge.server.auth.cors import check_named_origin
 from bridge.server.auth.identity import Identity, visit_of
+from bridge.server.requests.exchange import EXCHANGE
 from bridge.server.requests.http_messages import error_of
 from bridge.server.requests.limits import ServerLimits
 
@@ -47,7 +47,7 @@ class MetricsEndpoint:
             self._metrics.sample()
 
     async def answer(self, http: web.Request) -> web.StreamResponse:
-        check_named_origin(http)
+        http[EXCHANGE].check_named_origin()
         if not self._section.public:
             try:
                 await self._identity.check_operator(visit_of(http), self._section.path)

@@ -18,7 +18,7 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, RequestError
 from bridge.run.conversation.queued_turns import forget_request, is_first, store_request
 from bridge.run.durable import Ownership, RunKey, Subscription, fingerprint
 from bridge.server.operations.durable import cursor_of, reporting, written
-from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.exchange import ServerExchange
 from bridge.server.requests.http_messages import response_of
 from bridge.server.requests.writing import StreamedResponse
 from bridge.stores.held_places import line_of
@@ -47,21 +47,21 @@ async def check_owner(bridge: Bridge, route: Route, owner: str, thread: str, *, 
         raise RequestError("There is no such thread.", code=ErrorCode.NOT_FOUND)
 
 
-def _dialect(scope: RequestScope) -> QueuedRunsDialect:
-    return require(scope.route.dialect, QueuedRunsDialect)
+def _dialect(exchange: ServerExchange) -> QueuedRunsDialect:
+    return require(exchange.route.dialect, QueuedRunsDialect)
 
 
-def _key(scope: RequestScope, run: RunRef) -> RunKey:
-    key = RunKey(scope.user, scope.route.path, run.thread_id, run.run_id)
-    scope.report.about = key.facts
+def _key(exchange: ServerExchange, run: RunRef) -> RunKey:
+    key = RunKey(exchange.user, exchange.route.path, run.thread_id, run.run_id)
+    exchange.report.about = key.facts
     return key
 
 
-async def serve_start(scope: RequestScope) -> web.StreamResponse:
+async def serve_start(exchange: ServerExchange) -> web.StreamResponse:
     """Store the messages of a request and queue its run."""
-    dialect, bridge, route, report = _dialect(scope), scope.bridge, scope.route, scope.report
-    request, caller = await scope.decode()
-    key, plan = bridge.plan(route, request, caller, run_id=report.run_id, created_at=scope.context.created_at)
+    dialect, bridge, route, report = _dialect(exchange), exchange.bridge, exchange.route, exchange.report
+    request, caller = await exchange.decode()
+    key, plan = bridge.plan(route, request, caller)
     report.about = key.facts
     report.back = route.group_for(request).names
     await check_owner(bridge, route, key.owner, key.thread_id, make=True)
@@ -82,41 +82,43 @@ async def serve_start(scope: RequestScope) -> web.StreamResponse:
     return response_of(dialect.encode_started(run, made.record.task_id, first and made.new and made.first))
 
 
-async def serve_cancel(scope: RequestScope) -> web.StreamResponse:
+async def serve_cancel(exchange: ServerExchange) -> web.StreamResponse:
     """Request the end of a run in any state."""
-    dialect = _dialect(scope)
-    run = dialect.decode_cancel(await scope.read())
-    key = _key(scope, run)
-    await check_owner(scope.bridge, scope.route, scope.user, run.thread_id)
-    await scope.bridge.runs.cancel(key)
-    scope.report.status = "noted"
+    dialect = _dialect(exchange)
+    run = dialect.decode_cancel(await exchange.read())
+    key = _key(exchange, run)
+    await check_owner(exchange.bridge, exchange.route, exchange.user, run.thread_id)
+    await exchange.bridge.runs.cancel(key)
+    exchange.report.status = "noted"
     return response_of(dialect.encode_canceled(run))
 
 
-async def serve_subscribe(scope: RequestScope) -> web.StreamResponse:
+async def serve_subscribe(exchange: ServerExchange) -> web.StreamResponse:
     """Stream the log of a run, then what follows."""
-    dialect = _dialect(scope)
-    requested, cursor = dialect.decode_subscribe(await scope.read()), cursor_of(scope.http)
-    key = _key(scope, requested)
-    await check_owner(scope.bridge, scope.route, scope.user, requested.thread_id)
-    options, runs = queue_options(scope.route), scope.bridge.runs
-    async with _stream_slot(scope, options.connection_limit):
+    dialect = _dialect(exchange)
+    requested, cursor = dialect.decode_subscribe(await exchange.read()), cursor_of(exchange.http)
+    key = _key(exchange, requested)
+    await check_owner(exchange.bridge, exchange.route, exchange.user, requested.thread_id)
+    options, runs = queue_options(exchange.route), exchange.bridge.runs
+    async with _stream_slot(exchange, options.connection_limit):
         subscription = runs.subscribe(key, dialect, options, cursor)
-        with reporting(scope, subscription):
+        with reporting(exchange, subscription):
             if not await subscription.open():
                 return web.Response(status=204)
-            response = StreamedResponse(headers=_HEADERS, slow_reader=scope.server.slow_reader, report=scope.report)
-            await response.prepare(scope.http)
-            scope.report.streams()
-            await written(scope, _pump(scope, response, subscription, requested, options.poll_interval))
+            response = StreamedResponse(
+                headers=_HEADERS, slow_reader=exchange.server.slow_reader, report=exchange.report
+            )
+            await response.prepare(exchange.http)
+            exchange.report.streams()
+            await written(exchange, _pump(exchange, response, subscription, requested, options.poll_interval))
             return response
 
 
 @asynccontextmanager
-async def _stream_slot(scope: RequestScope, limit: int) -> AsyncIterator[None]:
+async def _stream_slot(exchange: ServerExchange, limit: int) -> AsyncIterator[None]:
     """Hold one of the user's `limit` streams, over all processes. Raises `BackendError` (rate_limited)."""
-    places = scope.bridge.places
-    place = await places.take(line_of("streams", scope.user), limit) if places is not None else None
+    places = exchange.bridge.places
+    place = await places.take(line_of("streams", exchange.user), limit) if places is not None else None
     if places is not None and place is None:
         raise BackendError(
             f"This user already has {limit} open streams.",
@@ -132,7 +134,7 @@ async def _stream_slot(scope: RequestScope, limit: int) -> AsyncIterator[None]:
 
 
 async def _pump(
-    scope: RequestScope,
+    exchange: ServerExchange,
     response: web.StreamResponse,
     subscription: Subscription,
     requested: SubscribeRequest,
@@ -142,7 +144,7 @@ async def _pump(
 
     Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
     """
-    pause = min(scope.server.keepalive or _KEEPALIVE, _KEEPALIVE)
+    pause = min(exchange.server.keepalive or _KEEPALIVE, _KEEPALIVE)
     idle, written_at = 0, -_KEEPALIVE
     while idle < requested.idle_limit:
         frames = await subscription.read(seconds)
@@ -157,5 +159,5 @@ async def _pump(
         if subscription.done:
             break
     else:
-        scope.report.status = "idle"
+        exchange.report.status = "idle"
     await response.write_eof()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,9 +24,10 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import Route, RunCaller
+from bridge.engine.route import Route
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
 from bridge.server.operations.agent_task_endpoints import serve_task_call
+from bridge.server.operations.attachment_service import AttachmentService
 from bridge.server.operations.descriptions import described
 from bridge.server.operations.durable import serve_durable, serve_resume
 from bridge.server.operations.forwarding import serve_forward
@@ -47,14 +47,12 @@ from bridge.server.operations.task_endpoints import serve_status, serve_task
 from bridge.server.operations.tool_calls import ToolServer
 from bridge.server.operations.uploads import UploadHandlers, files_of
 from bridge.server.operations.websocket_endpoint import SocketHandler
-from bridge.server.requests.handler import RouteHandler, Serve
-from bridge.server.requests.http_messages import USER, decoded, read_request, request_id, response_of
-from bridge.server.requests.writing import hold
+from bridge.server.requests.exchange import RouteHandler, Serve, ServerExchange
+from bridge.server.requests.http_messages import decoded, response_of
 
 if TYPE_CHECKING:
     from bridge.server.requests.state import State
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 H = TypeVar("H", bound=RouteHandler)
 
 
@@ -70,7 +68,7 @@ class RouteOperations:
         self._watches = not state.hosting.cancels
         self._tools: ToolServer | None = None
 
-    def handler(self, operation: Operation) -> Handler:
+    def handler(self, operation: Operation) -> Serve:
         """Return a new handler of this operation. Raises `ConfigError` for one that is not served over HTTP."""
         bridge, route = self._bridge, self._route
         match operation:
@@ -102,7 +100,7 @@ class RouteOperations:
             case Operation.SIGN:
                 return self._uploads().sign
             case Operation.FETCH:
-                return files_of(bridge, route).content
+                return partial(_content, files_of(bridge, route))
             case Operation.TRANSCRIBE:
                 return self._uploads().transcribe
             case Operation.DESCRIBE:
@@ -155,23 +153,23 @@ class RouteOperations:
     def _uploads(self) -> UploadHandlers:
         return UploadHandlers(self._bridge, self._route, files_of(self._bridge, self._route), self._limiter)
 
-    async def _answer(self, http: web.Request) -> web.StreamResponse:
+    async def _answer(self, exchange: ServerExchange) -> web.StreamResponse:
         route = self._route
-        path = http.path.removeprefix(route.path.rstrip("/"))
-        wire = WireRequest(http.method, path, http.headers, http.query, http.match_info)
+        http = exchange.http
+        wire = WireRequest(http.method, exchange.path, http.headers, http.query, http.match_info)
         return response_of(require(route.dialect, AnsweringDialect).answer(wire, RouteFacts(route.options)))
 
-    async def _models(self, http: web.Request) -> web.StreamResponse:
+    async def _models(self, exchange: ServerExchange) -> web.StreamResponse:
         route = self._route
         dialect = require(route.dialect, ModelsDialect)
         if isinstance(dialect, AnsweringDialect):
-            wire = await read_request(http, route.path)
-            await hold(http, self._limiter.slot(http[USER]))
-            served = [m for m in await route.served_models() if self._limiter.allows(http[USER], m.info.id)]
+            wire = await exchange.read()
+            await exchange.hold(self._limiter.slot(exchange.user))
+            served = [m for m in await route.served_models() if self._limiter.allows(exchange.user, m.info.id)]
             return response_of(dialect.answer(wire, RouteFacts(route.options, served)))
-        await hold(http, self._limiter.slot(http[USER]))
-        listed = [info for info in await self._list_models() if self._limiter.allows(http[USER], info.id)]
-        requested = http.match_info.get("id")
+        await exchange.hold(self._limiter.slot(exchange.user))
+        listed = [info for info in await self._list_models() if self._limiter.allows(exchange.user, info.id)]
+        requested = exchange.http.match_info.get("id")
         if requested is None:
             return response_of(dialect.encode_models(listed))
         requested = requested.removesuffix("/")  # as after any other path
@@ -206,36 +204,36 @@ class RouteOperations:
             raise failed
         return list(found.values())
 
-    async def _count(self, http: web.Request) -> web.StreamResponse:
-        route, user = self._route, http[USER]
+    async def _count(self, exchange: ServerExchange) -> web.StreamResponse:
+        route, user = self._route, exchange.user
         dialect = require(route.dialect, CountingDialect)
-        wire = await read_request(http, route.path)
-        context = Context(request_id(http), None, time.time(), route.options, route.default_model)
+        wire = await exchange.read()
+        context = Context(exchange.request_id, None, time.time(), route.options, route.default_model)
         context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
         self._limiter.check_model(user, request.model or route.default_model)
-        await hold(http, self._limiter.slot(user))
-        caller = RunCaller(user, request_id(http), wire.headers, wire.body)
+        await exchange.hold(self._limiter.slot(exchange.user))
+        caller = RunCaller(user, exchange.request_id, wire.headers, wire.body, route.capabilities)
         tokens, estimated = await self._bridge.count(route, request, caller)
         response = response_of(dialect.encode_count(tokens, estimated))
         if estimated:
             response.headers["x-bridge-estimated"] = "tokens"
         return response
 
-    async def _embed(self, http: web.Request) -> web.StreamResponse:
-        route, user = self._route, http[USER]
+    async def _embed(self, exchange: ServerExchange) -> web.StreamResponse:
+        route = self._route
         dialect = require(route.dialect, EmbeddingsDialect)
-        wire, begin = await read_request(http, route.path), time.time()
-        context = Context(request_id(http), None, begin, route.options, route.default_model)
+        wire, begin = await exchange.read(), time.time()
+        context = Context(exchange.request_id, None, begin, route.options, route.default_model)
         asked = dialect.decode_embeddings_request(wire, context)
-        await hold(http, self._limiter.slot(user))
-        caller = RunCaller(user, request_id(http), wire.headers, wire.body)
+        await exchange.hold(self._limiter.slot(exchange.user))
+        caller = RunCaller(exchange.user, exchange.request_id, wire.headers, wire.body, route.capabilities)
         found = await self._bridge.embed(route, asked, caller)
         return response_of(dialect.encode_embeddings(asked, found, time.time() - begin))
 
-    async def _describe(self, http: web.Request) -> web.StreamResponse:
+    async def _describe(self, exchange: ServerExchange) -> web.StreamResponse:
         secured = not self._state.identity.is_open
-        agent = described(self._bridge, self._route, http, secured=secured)
+        agent = described(self._bridge, self._route, exchange.http, secured=secured)
         response = response_of(require(self._route.dialect, DescribedDialect).encode_description(agent))
         if not self._bridge.config.server.public_url:
             # The agent's address is the one by which it was called: a cache may show it to nobody else.
@@ -244,8 +242,12 @@ class RouteOperations:
                 response.headers["cache-control"] = caching.replace("public", "private")
         return response
 
-    async def _health(self, http: web.Request) -> web.StreamResponse:
+    async def _health(self, exchange: ServerExchange) -> web.StreamResponse:
         return response_of(self._route.dialect.encode_health(not self._state.draining))
+
+
+async def _content(files: AttachmentService, exchange: ServerExchange) -> web.StreamResponse:
+    return await files.content(exchange.http)
 
 
 def _share_models(one: Route, other: Route) -> bool:

@@ -28,9 +28,7 @@ from bridge.run.run import Run
 from bridge.server.operations.websocket_endpoint import Arriving
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import BODIES
-from bridge.server.requests.guard import GUARD
-from bridge.server.requests.handler import RouteHandler
-from bridge.server.requests.http_messages import REPORTED, USER, request_id
+from bridge.server.requests.exchange import RouteHandler, ServerExchange
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
 from bridge.server.requests.writing import abort, in_time
@@ -73,13 +71,13 @@ class ReportedRun:
 class _Client:
     """The client of one connection; an `RpcHost`."""
 
-    def __init__(self, http: web.Request, handler: RpcHandler) -> None:
+    def __init__(self, exchange: ServerExchange, handler: RpcHandler) -> None:
         self.dialect = handler.dialect
         self.service = handler.service
         self.busy = handler.busy
-        self.owner: str = http[USER]
-        self.headers: Mapping[str, str] = http.headers
-        self._http = http
+        self.owner = exchange.user
+        self.headers: Mapping[str, str] = exchange.http.headers
+        self._exchange = exchange
         self._handler = handler
 
     def greeted(self) -> None:
@@ -89,10 +87,9 @@ class _Client:
         return self._handler.bridge, self._handler.route
 
     async def admit(self, operation: Operation | None) -> None:
-        guard = self._http[GUARD]
-        await guard.admit(self._http)
+        await self._exchange.admit()
         if operation is not None:
-            await guard.permit(self._http, operation)
+            await self._exchange.permit(operation)
 
     def counting(self) -> AbstractContextManager[object]:
         return self._handler.bridge.counting()
@@ -100,10 +97,10 @@ class _Client:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[ReportedRun]:
         handler = self._handler
-        scope = ReportedRun(handler.bridge, handler.route, self.owner, request_id(self._http))
+        scope = ReportedRun(handler.bridge, handler.route, self.owner, self._exchange.request_id)
         error: BaseException | None = None
         try:
-            with spanned(handler.bridge.tracing, self._http, scope.report):
+            with spanned(handler.bridge.tracing, self._exchange.http, scope.report):
                 await self.admit(Operation.RUN)
                 async with handler.limiter.slot(self.owner):
                     yield scope
@@ -136,12 +133,12 @@ class RpcHandler(RouteHandler):
             self._finishing.add(task)
             task.add_done_callback(self._finishing.discard)
 
-    async def __call__(self, http: web.Request) -> web.StreamResponse:
+    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
+        http = exchange.http
         if http.headers.get("upgrade", "").lower() != "websocket":
             raise RequestError("Expected the upgrade of a WebSocket.", status=426, param="upgrade")
-        server, task = self.server, asyncio.current_task()
-        assert task is not None
-        async with self.limiter.socket_slot(http[USER]):
+        server = self.server
+        async with self.limiter.socket_slot(exchange.user):
             try:
                 headers = self.dialect.handshake_headers(token_hex(16))
                 carrier = await WebSocketCarrier.accept(
@@ -150,13 +147,12 @@ class RpcHandler(RouteHandler):
             except web.HTTPBadRequest as error:
                 text = "Expected the upgrade of a WebSocket, version 13, with a Sec-WebSocket-Key."
                 raise RequestError(text) from error
-            http[REPORTED] = True
-            connection = SessionConnection(_Client(http, self))
+            connection = SessionConnection(_Client(exchange, self))
             frames = getattr(http.protocol, "frames", None)  # other servers than ours have none
             arriving = Arriving(frames, http.app[BODIES]) if frames is not None else None
             if arriving is not None:
                 arriving.refused.add_done_callback(lambda refused: _refuse(http, carrier, refused))
-            self.active.add(task)
+            self.opened()
             self._connections.add(connection)
             try:
                 watched = _Watched(http, carrier, connection, server.limits.socket_idle, server.slow_reader)
@@ -164,7 +160,7 @@ class RpcHandler(RouteHandler):
                 log.debug("a connection ended: %s", ended)
             finally:
                 self._connections.discard(connection)
-                self.active.discard(task)
+                self.closed()
                 if arriving is not None:
                     arriving.close()
             return carrier.socket  # type: ignore[return-value]  # that of a server

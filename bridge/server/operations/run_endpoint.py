@@ -20,7 +20,7 @@ from bridge.errors import BridgeError, unexpected_failure
 from bridge.model import Event, Request
 from bridge.run.retries import failed_at_once
 from bridge.run.run import Run
-from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.exchange import ServerExchange
 from bridge.server.requests.http_messages import assembled, response_of, stream_headers
 from bridge.server.requests.keepalive import Keepalive
 from bridge.server.requests.writing import StreamedResponse, abort, has_left
@@ -30,73 +30,65 @@ from bridge.translation.framing import sse
 log = logging.getLogger("bridge.server")
 
 
-async def serve_run(scope: RequestScope) -> web.StreamResponse:
+async def serve_run(exchange: ServerExchange) -> web.StreamResponse:
     """Answer a request with a run that lives as long as its client waits."""
     # The body is read before a slot is taken: a client that sends slowly holds up nobody.
-    return await attend(scope, *await scope.decode())
+    return await attend(exchange, *await exchange.decode())
 
 
-async def serve_answer_or_run(scope: RequestScope) -> web.StreamResponse:
+async def serve_answer_or_run(exchange: ServerExchange) -> web.StreamResponse:
     """Answer a request with a run, unless its dialect answers it itself."""
-    request, caller = await scope.decode()
-    scope.route.group_for(request)
-    answer = require(scope.route.dialect, AnsweringDialect).answer_run(request, scope.context)
-    return await attend(scope, request, caller) if answer is None else response_of(answer)
+    request, caller = await exchange.decode()
+    exchange.route.group_for(request)
+    answer = require(exchange.route.dialect, AnsweringDialect).answer_run(request, exchange.context)
+    return await attend(exchange, request, caller) if answer is None else response_of(answer)
 
 
-async def attend(scope: RequestScope, request: Request, caller: RunCaller) -> web.StreamResponse:
+async def attend(exchange: ServerExchange, request: Request, caller: RunCaller) -> web.StreamResponse:
     """Run a request in a slot of its owner, and answer it."""
-    route, context = scope.route, scope.context
-    await scope.hold(scope.limiter.slot(caller.owner))
-    run = await scope.bridge.run(
-        route,
-        request,
-        capabilities=route.capabilities,
-        caller=caller,
-        lost=context.lost,
-        run_id=context.run_id,
-        created_at=context.created_at,
-    )
-    scope.report.back = run.backend.name
-    if scope.lock is not None:
-        scope.lock.run = run
+    route = exchange.route
+    await exchange.hold(exchange.limiter.slot(caller.owner))
+    run = await exchange.bridge.run(route, request, caller)
+    exchange.report.back = run.backend.name
+    if exchange.lock is not None:
+        exchange.lock.run = run
     try:
         # A long prompt need not be held while its answer streams.
         if not route.passthrough:
             caller.raw_body = None
-        return await (_stream if request.stream else _whole)(scope, run, caller.owner)
+        return await (_stream if request.stream else _whole)(exchange, run, caller.owner)
     finally:
-        scope.report.of(run)
-        if (spent := scope.bridge.host.spent) is not None:
-            spent(scope.user, run.reader.usage)
+        exchange.report.of(run)
+        if (spent := exchange.bridge.host.spent) is not None:
+            spent(exchange.user, run.reader.usage)
         await run.close()
 
 
-async def _keep(scope: RequestScope, owner: str) -> None:
+async def _keep(exchange: ServerExchange, owner: str) -> None:
     """Store the answer that the encoder left to be stored; a failing store is logged, as it is for conversations."""
-    stored = scope.context.stored_responses
+    stored = exchange.context.stored_responses
     if stored is None or stored.answer is None or not stored.wanted:
         return
-    answers = scope.bridge.answers(scope.route, owner)
+    answers = exchange.bridge.answers(exchange.route, owner)
     if answers is None:
         return
     try:
         await answers.keep(stored.answer, stored.found.get(stored.previous or ""))
     except BridgeError as error:
-        log.error("run %s: the answer was not stored: %s", scope.context.run_id, error.message)
+        log.error("run %s: the answer was not stored: %s", exchange.context.run_id, error.message)
 
 
-async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
-    http, route, context, report = scope.http, scope.route, scope.context, scope.report
-    encoder = _Observed(route.dialect.encoder(context), scope.observe) if scope.observe is not None else None
+async def _stream(exchange: ServerExchange, run: Run, owner: str) -> web.StreamResponse:
+    http, route, context, report = exchange.http, exchange.route, exchange.context, exchange.report
+    encoder = _Observed(route.dialect.encoder(context), exchange.observe) if exchange.observe is not None else None
     translation = Translation(run.reader, Writer(route.dialect, context, encoder))
-    response = scope.stream
+    response = exchange.stream
     if response is None:
         headers = stream_headers(route.dialect, context)
-        response = StreamedResponse(headers=headers, slow_reader=scope.server.slow_reader, report=report)
+        response = StreamedResponse(headers=headers, slow_reader=exchange.server.slow_reader, report=report)
     # A WebSocket is kept open by pings.
-    keeps_alive = scope.stream is None and route.options.keeps_alive
-    keepalive = Keepalive(http, run, response, translation, report, scope.server, keeps_alive=keeps_alive)
+    keeps_alive = exchange.stream is None and route.options.keeps_alive
+    keepalive = Keepalive(http, run, response, translation, report, exchange.server, keeps_alive=keeps_alive)
     try:
         context.model = shown_model(run, context)
         if route.capabilities.eager_start and not route.passthrough:
@@ -107,7 +99,7 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
             await keepalive.settle()
             failure = failed_at_once(events)
             if failure is not None and not keepalive.has_begun:
-                return scope.refuse(failure)
+                return exchange.refuse(failure)
             context.model = shown_model(run, context)
         write = partial(_pass_through, run, translation) if route.passthrough else translation.write
         out = write(events)
@@ -122,10 +114,10 @@ async def _stream(scope: RequestScope, run: Run, owner: str) -> web.StreamRespon
                 out = b""
             out = write(await run.read())
         if context.stored_responses is not None:
-            await _keep(scope, owner)  # before the client sees the end
+            await _keep(exchange, owner)  # before the client sees the end
         await response.write_eof(out)
     except asyncio.CancelledError:
-        last = scope.last_events(run) if keepalive.has_begun else None
+        last = exchange.last_events(run) if keepalive.has_begun else None
         if last is None:
             raise
         await _end(http, response, translation.write(last))
@@ -176,27 +168,27 @@ async def _end(http: web.Request, response: web.StreamResponse, out: bytes) -> N
         abort(http)
 
 
-async def _whole(scope: RequestScope, run: Run, owner: str) -> web.StreamResponse:
-    context, route, events = scope.context, scope.route, list[Event]()
+async def _whole(exchange: ServerExchange, run: Run, owner: str) -> web.StreamResponse:
+    context, route, events = exchange.context, exchange.route, list[Event]()
     try:
         while not run.reader.ended:
             events += await run.read()
     except asyncio.CancelledError:
-        last = scope.last_events(run)
+        last = exchange.last_events(run)
         if last is None:
             raise
         events += last
     context.model = shown_model(run, context)
-    if scope.observe is not None:
-        scope.observe(events)
+    if exchange.observe is not None:
+        exchange.observe(events)
     wire = run.call.whole if route.passthrough and run.failure is None else None
     if wire is not None:
         wire = WireResponse(wire.status, {"content-type": wire.headers.get("content-type", "")}, wire.body)
     else:
         wire = await assembled(route.dialect, events, context)
         if context.stored_responses is not None:
-            await _keep(scope, owner)
-    scope.report.sent = len(wire.body)
+            await _keep(exchange, owner)
+    exchange.report.sent = len(wire.body)
     return response_of(wire, context.lost.names)
 
 

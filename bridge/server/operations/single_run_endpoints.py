@@ -22,12 +22,11 @@ from bridge.errors import ErrorCode, RequestError
 from bridge.model import Event, FinishReason, Request, RunFailed, RunFinished, RunStarted
 from bridge.run.durable import SUPERSEDED, TAKEN_OVER, RunKey, RunPlan, ThreadBusy
 from bridge.run.run import Run
-from bridge.server.auth.cors import check_named_origin
 from bridge.server.operations.durable import cursor_of, read_on, serve_durable
 from bridge.server.operations.run_endpoint import attend
 from bridge.server.requests.access_log import AccessRecord
-from bridge.server.requests.handler import RequestScope, Serve
-from bridge.server.requests.http_messages import STREAM_HEADERS, USER, read_request, response_of
+from bridge.server.requests.exchange import Serve, ServerExchange
+from bridge.server.requests.http_messages import STREAM_HEADERS, response_of
 from bridge.stores.held_places import HeldPlace, HeldPlaces, line_of
 from bridge.translation import Writer
 
@@ -155,29 +154,29 @@ def _line(route: Route, name: tuple[str, str]) -> str:
 def single_run(locks: SessionLocks, places: HeldPlaces | None) -> Serve:
     """Return the operation `run` of a route whose runs live in this process. `places` knows those of others."""
 
-    async def serve(scope: RequestScope) -> web.StreamResponse:
-        dialect, wire = require(scope.route.dialect, SingleRunDialect), await scope.read()
+    async def serve(exchange: ServerExchange) -> web.StreamResponse:
+        dialect, wire = require(exchange.route.dialect, SingleRunDialect), await exchange.read()
         if dialect.decode_reconnect(wire) is not None:
-            return _no_run(scope.report)  # a run on this route ends when its client leaves
-        request, caller = await scope.decode(wire)
-        session = dialect.session_of(request) or SessionRef(scope.context.run_id, request.user_id)
+            return _no_run(exchange.report)  # a run on this route ends when its client leaves
+        request, caller = await exchange.decode(wire)
+        session = dialect.session_of(request) or SessionRef(exchange.context.run_id, request.user_id)
         name = (caller.owner, session.key)
-        lock = await locks.acquire(name, supersede=_supersedes(scope.route))
+        lock = await locks.acquire(name, supersede=_supersedes(exchange.route))
         if lock is None:
             raise _busy(dialect, session)
-        scope.lock = lock
+        exchange.lock = lock
         place: HeldPlace | None = None
         try:
             if places is not None:
-                supersede = _supersedes(scope.route)
-                place = await _take(places, _line(scope.route, name), lock, supersede=supersede)
+                supersede = _supersedes(exchange.route)
+                place = await _take(places, _line(exchange.route, name), lock, supersede=supersede)
                 if place is None:
                     raise _busy(dialect, session)
-            return await attend(scope, request, caller)
+            return await attend(exchange, request, caller)
         except asyncio.CancelledError:
             if lock.superseded is None:
                 raise
-            return _ended_early(scope, request, lock.superseded)
+            return _ended_early(exchange, request, lock.superseded)
         finally:
             if place is not None:
                 place.leave()
@@ -186,12 +185,12 @@ def single_run(locks: SessionLocks, places: HeldPlaces | None) -> Serve:
     return serve
 
 
-def _ended_early(scope: RequestScope, request: Request, superseded: bool) -> web.StreamResponse:
+def _ended_early(exchange: ServerExchange, request: Request, superseded: bool) -> web.StreamResponse:
     """The answer of a run that was ended before anything of it was written."""
-    dialect, context = scope.route.dialect, scope.context
+    dialect, context = exchange.route.dialect, exchange.context
     head = RunStarted(context.run_id, context.thread_id, request.model, context.created_at)
     end = RunFailed(TAKEN_OVER) if superseded else RunFinished(FinishReason.CANCELED)
-    scope.report.status = "canceled"
+    exchange.report.status = "canceled"
     if not request.stream:
         return response_of(dialect.assemble([head, end], context))
     return web.Response(headers=STREAM_HEADERS, body=Writer(dialect, context).write([head, end]))
@@ -204,23 +203,23 @@ def _key(owner: str, route: Route, session: SessionRef) -> tuple[str, str, str]:
     return owner, route.path, session.key
 
 
-async def serve_single_durable(scope: RequestScope) -> web.StreamResponse:
+async def serve_single_durable(exchange: ServerExchange) -> web.StreamResponse:
     """Answer `run` on a durable route: a session is a thread of the run store."""
-    wire = await scope.read()
-    session = require(scope.route.dialect, SingleRunDialect).decode_reconnect(wire)
+    wire = await exchange.read()
+    session = require(exchange.route.dialect, SingleRunDialect).decode_reconnect(wire)
     if session is None:
-        return await serve_durable(scope, wire, _begin)
-    check_named_origin(scope.http)
-    record = await scope.bridge.runs.running(*_key(scope.user, scope.route, session))
+        return await serve_durable(exchange, wire, _begin)
+    exchange.check_named_origin()
+    record = await exchange.bridge.runs.running(*_key(exchange.user, exchange.route, session))
     if record is None:
-        return _no_run(scope.report)
-    await scope.hold(scope.limiter.reader_slot(scope.user))
-    return await read_on(scope, record.key, cursor_of(scope.http))
+        return _no_run(exchange.report)
+    await exchange.hold(exchange.limiter.reader_slot(exchange.user))
+    return await read_on(exchange, record.key, cursor_of(exchange.http))
 
 
-async def _begin(scope: RequestScope, key: RunKey, plan: RunPlan, mark: str) -> RunKey:
+async def _begin(exchange: ServerExchange, key: RunKey, plan: RunPlan, mark: str) -> RunKey:
     """Start the run when its session is free, or was superseded. Raises `RequestError` (conflict)."""
-    runs, route, clock = scope.bridge.runs, scope.route, asyncio.get_running_loop().time
+    runs, route, clock = exchange.bridge.runs, exchange.route, asyncio.get_running_loop().time
     dialect = require(route.dialect, SingleRunDialect)
     session = dialect.session_of(plan.request) or SessionRef(key.thread_id, plan.request.user_id)
     key = RunKey(*_key(key.owner, route, session), key.run_id)
@@ -241,10 +240,10 @@ async def _begin(scope: RequestScope, key: RunKey, plan: RunPlan, mark: str) -> 
 # ------------------------------------------------------------------ stop
 
 
-async def serve_stop(bridge: Bridge, route: Route, locks: SessionLocks, http: web.Request) -> web.StreamResponse:
+async def serve_stop(bridge: Bridge, route: Route, locks: SessionLocks, exchange: ServerExchange) -> web.StreamResponse:
     """Stop the run of a session. One that is unknown, or another user's, is not running."""
-    dialect, owner = require(route.dialect, SingleRunDialect), http[USER]
-    wire = await read_request(http, route.path)
+    dialect, owner = require(route.dialect, SingleRunDialect), exchange.user
+    wire = await exchange.read()
     session = dialect.decode_stop(wire)
     if not route.durable:
         name = owner, session.key

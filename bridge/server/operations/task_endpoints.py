@@ -6,12 +6,12 @@ from aiohttp import web
 
 from bridge.contract import TaskDialect, TaskStatus, require
 from bridge.engine.bridge import Bridge
-from bridge.engine.route import Route, RunCaller
+from bridge.engine.route import Route
 from bridge.errors import RequestError
 from bridge.run.durable import RunKey, RunState, fingerprint
 from bridge.run.durable.task_stream import STATES
-from bridge.server.requests.handler import RequestScope
-from bridge.server.requests.http_messages import USER, response_of
+from bridge.server.requests.exchange import ServerExchange
+from bridge.server.requests.http_messages import response_of
 
 
 def _key(owner: str, route: Route, task_id: str) -> RunKey:
@@ -19,25 +19,25 @@ def _key(owner: str, route: Route, task_id: str) -> RunKey:
     return RunKey(owner, f"{route.path}#tasks", task_id, task_id)
 
 
-async def serve_task(scope: RequestScope) -> web.StreamResponse:
+async def serve_task(exchange: ServerExchange) -> web.StreamResponse:
     """Queue a run and return the id of its task."""
-    bridge, route, task_id = scope.bridge, scope.route, scope.report.run_id
+    bridge, route, task_id = exchange.bridge, exchange.route, exchange.report.run_id
     dialect = require(route.dialect, TaskDialect)
-    wire = await scope.read()
-    task = dialect.decode_task(wire, scope.context)
-    caller = RunCaller(scope.user, scope.report.request_id, wire.headers, wire.body)
-    _, plan = bridge.plan(route, task.request, caller, run_id=task_id, created_at=scope.context.created_at)
+    wire = await exchange.read()
+    task = dialect.decode_task(wire, exchange.context)
+    caller = exchange.caller(wire)
+    _, plan = bridge.plan(route, task.request, caller)
     plan.limit = task.limit
-    scope.report.back = route.group_for(task.request).names
+    exchange.report.back = route.group_for(task.request).names
     await bridge.runs.start(_key(caller.owner, route, task_id), plan, fingerprint(wire.body))
-    scope.report.status = "queued"
+    exchange.report.status = "queued"
     return response_of(dialect.encode_submitted(task_id))
 
 
-async def serve_status(bridge: Bridge, route: Route, http: web.Request) -> web.StreamResponse:
+async def serve_status(bridge: Bridge, route: Route, exchange: ServerExchange) -> web.StreamResponse:
     """Return the state of a task, and the answer of one that has ended."""
-    dialect, task_id = require(route.dialect, TaskDialect), http.match_info["task_id"]
-    status = await _status(bridge, route, _key(http[USER], route, task_id))
+    dialect, task_id = require(route.dialect, TaskDialect), exchange.http.match_info["task_id"]
+    status = await _status(bridge, route, _key(exchange.user, route, task_id))
     return response_of(dialect.encode_task(task_id, status))
 
 

@@ -28,7 +28,6 @@ from aiohttp import web
 
 from bridge.contract import (
     KEEPALIVE,
-    Context,
     Frame,
     FrameLike,
     Sealer,
@@ -51,8 +50,7 @@ from bridge.model.jsontext import dumps
 from bridge.run.run import Run
 from bridge.server.operations.agent_task_endpoints import serve_stored_task
 from bridge.server.operations.run_endpoint import shown_model
-from bridge.server.requests.guard import GUARD
-from bridge.server.requests.handler import RequestScope
+from bridge.server.requests.exchange import ServerExchange
 from bridge.server.requests.http_messages import decoded, response_of, stream_headers
 from bridge.server.requests.spans import spanned_call
 from bridge.server.requests.writing import StreamedResponse
@@ -109,37 +107,35 @@ class ToolServer:
         self._open: dict[tuple[str, str, Any], _Call] = {}
         self._site = site_of(bridge, route, ended=self._ended)
 
-    async def __call__(self, scope: RequestScope) -> web.StreamResponse:
+    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
         """Serve a request: one message, or a batch of them."""
-        scope.context.site = replace(self._site, owner=scope.user)
-        wire = await scope.read()
-        batch = self._dialect.batch(wire, scope.context)
+        exchange.context.site = replace(self._site, owner=exchange.user)
+        wire = await exchange.read()
+        batch = self._dialect.batch(wire, exchange.context)
         if batch is not None:
-            return await self._serve_batch(scope, batch)
-        message = await self._decoded(scope, wire)
-        answer = await self._at_once(scope, message) or await self._forgotten(scope, wire, message)
+            return await self._serve_batch(exchange, batch)
+        message = await self._decoded(exchange, wire)
+        answer = await self._at_once(exchange, message) or await self._forgotten(exchange, wire, message)
         if answer is not None:
-            scope.report.status = scope.report.status or "stop"
+            exchange.report.status = exchange.report.status or "stop"
             return response_of(answer)
-        with spanned_call(self._bridge.tracing, scope.report, message.trace):
+        with spanned_call(self._bridge.tracing, exchange.report, message.trace):
             if message.task is not None:
-                return await serve_stored_task(scope, wire, message.task)
-            call = await self._call(scope, wire, message)
-            return await _Exchange(scope, [call], streams=message.streams, outlives=message.outlives).serve()
+                return await serve_stored_task(exchange, wire, message.task)
+            call = await self._call(exchange, wire, message)
+            return await _CallResponse(exchange, [call], streams=message.streams, outlives=message.outlives).serve()
 
-    async def _serve_batch(self, scope: RequestScope, wires: Sequence[WireRequest]) -> web.StreamResponse:
+    async def _serve_batch(self, exchange: ServerExchange, wires: Sequence[WireRequest]) -> web.StreamResponse:
         """Serve each message by itself; their answers are one list, or on one stream.
 
         Each counts as if it had been sent alone, or a batch would pass the limits of its key.
         """
-        site, ready, calls, streams = scope.context.site, list[FrameLike](), list[_Call](), True
+        ready, calls, streams = list[FrameLike](), list[_Call](), True
         for number, wire in enumerate(wires):
-            context = Context(token_hex(16), None, time.time(), scope.route.options, scope.route.default_model)
-            context.site = site
-            own = RequestScope(scope.http, scope.handler, context, scope.report)
+            own = exchange.part()
             try:
                 if number:
-                    await scope.http[GUARD].admit(scope.http)
+                    await own.admit()
                 message = await self._decoded(own, wire)
                 streams = message.streams
                 answer = await self._at_once(own, message) or await self._forgotten(own, wire, message)
@@ -148,40 +144,39 @@ class ToolServer:
                 elif answer.body:
                     ready.append(answer.body)
             except BridgeError as error:
-                error.failure.details = {**error.failure.details, **context.error_details}
+                error.failure.details = {**error.failure.details, **own.context.error_details}
                 ready.append(self._dialect.encode_error(error.failure).body)
         if not ready and not calls:
-            scope.report.status = "stop"
+            exchange.report.status = "stop"
             return web.Response(status=202)
-        exchange = _Exchange(scope, calls, streams=streams, outlives=True, ready=ready)
-        return await exchange.serve()
+        return await _CallResponse(exchange, calls, streams=streams, outlives=True, ready=ready).serve()
 
-    async def _decoded(self, scope: RequestScope, wire: WireRequest) -> ToolMessage:
-        message = await decoded(self._dialect.decode_message, wire, scope.context)
-        await scope.http[GUARD].permit(scope.http, message.operation)
+    async def _decoded(self, exchange: ServerExchange, wire: WireRequest) -> ToolMessage:
+        message = await decoded(self._dialect.decode_message, wire, exchange.context)
+        await exchange.permit(message.operation)
         return message
 
-    async def _at_once(self, scope: RequestScope, message: ToolMessage) -> WireResponse | None:
+    async def _at_once(self, exchange: ServerExchange, message: ToolMessage) -> WireResponse | None:
         """Return the answer to a message that starts no run, after what it asks for was done."""
         if message.ends:
             self._ended.add(message.ends)
-            for key in [key for key in self._open if key[:2] == (scope.user, message.ends)]:
+            for key in [key for key in self._open if key[:2] == (exchange.user, message.ends)]:
                 self._open[key].cancel()
-            await self._tell(_session_line(scope, message.ends), _ENDS)
+            await self._tell(_session_line(exchange, message.ends), _ENDS)
         elif message.cancels is not None:
-            call = self._open.get((scope.user, message.session, message.cancels))
+            call = self._open.get((exchange.user, message.session, message.cancels))
             if call is not None:
                 call.cancel()
             else:
-                await self._tell(_call_line(scope, message.session, message.cancels), _ENDS)
+                await self._tell(_call_line(exchange, message.session, message.cancels), _ENDS)
         elif message.replies is not None:
-            await self._reply(scope, message, message.replies)
+            await self._reply(exchange, message, message.replies)
         return message.answer
 
-    async def _reply(self, scope: RequestScope, message: ToolMessage, reply: ToolReply) -> None:
-        calls = [call for key, call in self._open.items() if key[:2] == (scope.user, message.session)]
+    async def _reply(self, exchange: ServerExchange, message: ToolMessage, reply: ToolReply) -> None:
+        calls = [call for key, call in self._open.items() if key[:2] == (exchange.user, message.session)]
         if not any(call.reply(reply) for call in calls) and not await self._tell(
-            _question_line(scope, message.session, reply.id), dumps(reply.result).decode()
+            _question_line(exchange, message.session, reply.id), dumps(reply.result).decode()
         ):
             raise RequestError("id: no question with this id waits for an answer.", param="id")
 
@@ -190,19 +185,19 @@ class ToolServer:
         places = self._bridge.places
         return places is not None and await places.tell(line, what)
 
-    async def _call(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> _Call:
-        site = scope.context.site
+    async def _call(self, exchange: ServerExchange, wire: WireRequest, message: ToolMessage) -> _Call:
+        site = exchange.context.site
         assert site is not None
         if not message.streams:
-            scope.context.site = replace(site, holds_questions=False)
-        request, caller = await scope.decode(wire)
+            exchange.context.site = replace(site, holds_questions=False)
+        request, caller = await exchange.decode(wire)
         if not message.session:
-            return _Call(scope, self._dialect, request, caller)
-        key = (scope.user, message.session, message.id)
+            return _Call(exchange, self._dialect, request, caller)
+        key = (exchange.user, message.session, message.id)
         if key in self._open:
             raise _is_open()
-        held = await self._hold(scope, key)
-        call = self._open[key] = _Call(scope, self._dialect, request, caller, self._bridge.places, message.session)
+        held = await self._hold(exchange, key)
+        call = self._open[key] = _Call(exchange, self._dialect, request, caller, self._bridge.places, message.session)
 
         def over(_: object) -> None:
             self._open.pop(key, None)
@@ -212,7 +207,7 @@ class ToolServer:
         call.task.add_done_callback(over)
         return call
 
-    async def _hold(self, scope: RequestScope, key: tuple[str, str, Any]) -> list[HeldPlace]:
+    async def _hold(self, exchange: ServerExchange, key: tuple[str, str, Any]) -> list[HeldPlace]:
         """Return the places of a call, through which other processes end it. Raises `RequestError` if one of them has
         a call with its id.
         """
@@ -225,7 +220,7 @@ class ToolServer:
             if word == _ENDS and (call := self._open.get(key)) is not None:
                 call.cancel()
 
-        lines = {_session_line(scope, session): _ANY_NUMBER, _call_line(scope, session, name): 1}
+        lines = {_session_line(exchange, session): _ANY_NUMBER, _call_line(exchange, session, name): 1}
         try:
             for line, most in lines.items():
                 place = await places.take(line, most, told)
@@ -238,16 +233,18 @@ class ToolServer:
             raise
         return held
 
-    async def _forgotten(self, scope: RequestScope, wire: WireRequest, message: ToolMessage) -> WireResponse | None:
+    async def _forgotten(
+        self, exchange: ServerExchange, wire: WireRequest, message: ToolMessage
+    ) -> WireResponse | None:
         """Return the answer to a call that continues a conversation which is not known any more; None for any other."""
         if not message.continues:
             return None
-        request = scope.context.request = await decoded(self._dialect.decode_request, wire, scope.context)
-        if await self._bridge.has_conversation(scope.route, scope.user, request):
+        request = exchange.context.request = await decoded(self._dialect.decode_request, wire, exchange.context)
+        if await self._bridge.has_conversation(exchange.route, exchange.user, request):
             return None
         text = "There is no such conversation any more; leave it out to begin a new one."
         error = RequestError(text, code=ErrorCode.NOT_FOUND)
-        return json_response(_payload(_failed(self._dialect.tool_encoder(scope.context), scope, error)[-1]))
+        return json_response(_payload(_failed(self._dialect.tool_encoder(exchange.context), exchange, error)[-1]))
 
 
 def site_of(bridge: Bridge, route: Route, *, ended: EndedSessions | None = None) -> ToolSite:
@@ -269,16 +266,16 @@ def _is_open() -> RequestError:
     return RequestError("id: a call with this id is open.", param="id")
 
 
-def _session_line(scope: RequestScope, session: str) -> str:
-    return line_of("tool session", scope.route.path, scope.user, session)
+def _session_line(exchange: ServerExchange, session: str) -> str:
+    return line_of("tool session", exchange.route.path, exchange.user, session)
 
 
-def _call_line(scope: RequestScope, session: str, name: Any) -> str:
-    return line_of("tool call", scope.route.path, scope.user, session, dumps(name).decode())
+def _call_line(exchange: ServerExchange, session: str, name: Any) -> str:
+    return line_of("tool call", exchange.route.path, exchange.user, session, dumps(name).decode())
 
 
-def _question_line(scope: RequestScope, session: str, name: Any) -> str:
-    return line_of("tool question", scope.route.path, scope.user, session, dumps(name).decode())
+def _question_line(exchange: ServerExchange, session: str, name: Any) -> str:
+    return line_of("tool question", exchange.route.path, exchange.user, session, dumps(name).decode())
 
 
 def _secret(config: Config) -> bytes:
@@ -310,7 +307,7 @@ class _Call:
 
     def __init__(
         self,
-        scope: RequestScope,
+        exchange: ServerExchange,
         dialect: ToolServerDialect,
         request: Request,
         caller: RunCaller,
@@ -318,7 +315,7 @@ class _Call:
         session: str = "",
     ) -> None:
         """`places`: through them other processes pass on the answers to questions of this `session`."""
-        self.scope = scope
+        self.exchange = exchange
         self._places = places
         self._session = session
         self.is_canceled = False
@@ -368,9 +365,9 @@ class _Call:
             self.news.set()
 
     async def _run(self) -> None:
-        scope, request, is_first = self.scope, self._request, True
+        exchange, request, is_first = self.exchange, self._request, True
         while True:
-            encoder = self._encoder = self._dialect.tool_encoder(scope.context, self._encoder)
+            encoder = self._encoder = self._dialect.tool_encoder(exchange.context, self._encoder)
             try:
                 await self._in_slot(request, encoder)
             except BridgeError as error:
@@ -384,7 +381,7 @@ class _Call:
             if self._is_alone():
                 return
             request, is_first = encoder.answered(answers), False
-            scope.context = replace(scope.context, run_id=token_hex(16), created_at=time.time(), request=request)
+            exchange.context = replace(exchange.context, run_id=token_hex(16), created_at=time.time(), request=request)
 
     def _is_alone(self) -> bool:
         """Return whether the client left while it was asked."""
@@ -392,7 +389,7 @@ class _Call:
 
     async def _in_slot(self, request: Request, encoder: ToolEncoder) -> None:
         """A slot is held while a backend works, not while a person thinks."""
-        async with self.scope.limiter.slot(self._caller.owner):
+        async with self.exchange.limiter.slot(self._caller.owner):
             await self._answer(request, encoder)
 
     async def _ask(self, question: ToolQuestion) -> Any:
@@ -407,7 +404,7 @@ class _Call:
 
         try:
             if self._places is not None and not self.has_left:
-                place = await self._places.take(_question_line(self.scope, self._session, question.id), 1, told)
+                place = await self._places.take(_question_line(self.exchange, self._session, question.id), 1, told)
             self._send([Frame(question.frame, "message")])
             async with asyncio.timeout(_ANSWER):
                 return await waiting
@@ -426,21 +423,14 @@ class _Call:
                 waiting.set_result(None)
 
     def _fail(self, encoder: ToolEncoder, error: BridgeError) -> None:
-        self._send(_failed(encoder, self.scope, error))
+        self._send(_failed(encoder, self.exchange, error))
 
     async def _answer(self, request: Request, encoder: ToolEncoder) -> None:
         """Run one request. What fails from here on is an answer of the tool, which its model reads."""
-        scope, context = self.scope, self.scope.context
+        exchange, context = self.exchange, self.exchange.context
         try:
-            run = await scope.bridge.run(
-                scope.route,
-                request,
-                capabilities=scope.route.capabilities,
-                caller=self._caller,
-                lost=context.lost,
-                run_id=context.run_id,
-                created_at=context.created_at,
-            )
+            caller = replace(self._caller, run_id=context.run_id, created_at=context.created_at)
+            run = await exchange.bridge.run(exchange.route, request, caller)
         except BridgeError as error:
             self._fail(encoder, error)
             return
@@ -448,12 +438,12 @@ class _Call:
         try:
             await self._pump(run, encoder)
         finally:
-            scope.report.of(run)
+            exchange.report.of(run)
             await run.close()
 
     async def _pump(self, run: Run, encoder: ToolEncoder) -> None:
         """Encode the run as it comes; pieces that follow each other within `_JOINED` together."""
-        scope, loop = self.scope, asyncio.get_running_loop()
+        exchange, loop = self.exchange, asyncio.get_running_loop()
         pending: list[Any] = []
         timer: asyncio.TimerHandle | None = None
         sent = 0.0
@@ -467,17 +457,17 @@ class _Call:
             if events:
                 self._send(encoder.encode(events))
 
-        scope.report.back = run.backend.name
+        exchange.report.back = run.backend.name
         try:
             while not run.ended:
                 pending += [event for event in await run.read() if not isinstance(event, Heartbeat)]
-                scope.context.model = shown_model(run, scope.context)
+                exchange.context.model = shown_model(run, exchange.context)
                 if run.ended or loop.time() - sent >= _JOINED:
                     flush()
                 elif timer is None and pending:
                     timer = loop.call_later(_JOINED, flush)
         except asyncio.CancelledError:
-            last = None if self.is_canceled else scope.last_events(run)
+            last = None if self.is_canceled else exchange.last_events(run)
             if last is None:
                 raise
             pending += last
@@ -487,10 +477,10 @@ class _Call:
                 timer.cancel()
 
 
-def _failed(encoder: ToolEncoder, scope: RequestScope, error: BridgeError) -> list[FrameLike]:
+def _failed(encoder: ToolEncoder, exchange: ServerExchange, error: BridgeError) -> list[FrameLike]:
     """Return the answer to a call that failed before its backend said anything."""
-    scope.report.ended(None, error.failure)
-    return encoder.encode([RunStarted(scope.context.run_id), RunFailed(error.failure)])
+    exchange.report.ended(None, error.failure)
+    return encoder.encode([RunStarted(exchange.context.run_id), RunFailed(error.failure)])
 
 
 def _payload(frame: FrameLike) -> bytes:
@@ -500,12 +490,12 @@ def _payload(frame: FrameLike) -> bytes:
 # ------------------------------------------------------------------ one response
 
 
-class _Exchange:
+class _CallResponse:
     """The response to the calls of a request: in one piece, or a stream from the first thing to say before the end."""
 
     def __init__(
         self,
-        scope: RequestScope,
+        exchange: ServerExchange,
         calls: Sequence[_Call],
         *,
         streams: bool,
@@ -513,7 +503,7 @@ class _Exchange:
         ready: Sequence[FrameLike] | None = None,
     ) -> None:
         """`ready`: the answers that are there already, for a batch."""
-        self._scope = scope
+        self._exchange = exchange
         self._calls = calls
         self._streams = streams
         self._outlives = outlives
@@ -521,7 +511,7 @@ class _Exchange:
         self._ready = list(ready or ())
         self._out: list[FrameLike] = list(self._ready)
         self._response: StreamedResponse | None = None
-        self._keepalive = scope.server.keepalive or None
+        self._keepalive = exchange.server.keepalive or None
 
     async def serve(self) -> web.StreamResponse:
         """Return the response, when all calls have ended."""
@@ -538,7 +528,7 @@ class _Exchange:
                 if not await self._news():
                     await self._keep_open()
         except (asyncio.CancelledError, ConnectionError):
-            if self._scope.handler.cutting:
+            if self._exchange.handler.cutting:
                 return await self._cut()
             await self._left()
             raise
@@ -569,21 +559,23 @@ class _Exchange:
         await self._write()
 
     async def _write(self) -> None:
-        scope, response = self._scope, self._response
+        exchange, response = self._exchange, self._response
         if response is None:
-            headers = stream_headers(scope.route.dialect, scope.context)
-            response = StreamedResponse(headers=headers, slow_reader=scope.server.slow_reader, report=scope.report)
+            headers = stream_headers(exchange.route.dialect, exchange.context)
+            response = StreamedResponse(
+                headers=headers, slow_reader=exchange.server.slow_reader, report=exchange.report
+            )
             self._response = response
-            if names := scope.context.lost.names:
+            if names := exchange.context.lost.names:
                 response.headers["x-bridge-lost"] = ",".join(names)
-            await response.prepare(scope.http)
-            scope.report.streams()
+            await response.prepare(exchange.http)
+            exchange.report.streams()
         out, self._out = self._out, []
         await response.write(sse.join(out))
 
     async def _end(self) -> web.StreamResponse:
         """All calls have ended."""
-        scope = self._scope
+        exchange = self._exchange
         for call in self._calls:
             if not call.task.cancelled() and (error := call.task.exception()) is not None:
                 if self._response is None and not self._is_batch:
@@ -591,10 +583,10 @@ class _Exchange:
                 call.answer = self._refusal(call, error)
                 self._out.append(call.answer)
             elif call.is_canceled:
-                scope.report.status = "canceled"
+                exchange.report.status = "canceled"
         answers = [*self._ready, *(call.answer for call in self._calls if call.answer is not None)]
         if self._response is None and answers and (not self._streams or len(self._out) == len(answers)):
-            return response_of(self._whole(answers), scope.context.lost.names)
+            return response_of(self._whole(answers), exchange.context.lost.names)
         if self._response is None or self._out:
             await self._write()
         assert self._response is not None
@@ -604,19 +596,19 @@ class _Exchange:
     def _refusal(self, call: _Call, error: BaseException) -> bytes:
         if not isinstance(error, BridgeError):
             raise error
-        error.failure.details = {**error.failure.details, **call.scope.context.error_details}
-        return call.scope.route.dialect.encode_error(error.failure).body
+        error.failure.details = {**error.failure.details, **call.exchange.context.error_details}
+        return call.exchange.route.dialect.encode_error(error.failure).body
 
     def _whole(self, answers: Sequence[FrameLike]) -> WireResponse:
         """Return the answers in one piece; what was said before them is left out."""
         payloads = list(map(_payload, answers))
         body = b"[" + b",".join(payloads) + b"]" if self._is_batch else payloads[-1]
-        self._scope.report.sent = len(body)
+        self._exchange.report.sent = len(body)
         return json_response(body)
 
     async def _left(self) -> None:
         """The client has left. A call that outlives its response goes on, and its conversation is kept."""
-        self._scope.report.status = "" if self._outlives else "canceled"
+        self._exchange.report.status = "" if self._outlives else "canceled"
         if not self._outlives:
             return
         for call in self._calls:

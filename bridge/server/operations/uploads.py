@@ -11,9 +11,9 @@ from bridge.run.backends.speech import LIMIT, read_wav, unavailable
 from bridge.server.operations.attachment_service import AttachmentService
 from bridge.server.operations.forms import read_form
 from bridge.server.operations.queued_run_endpoints import check_owner, queue_options
-from bridge.server.requests.http_messages import USER, read_request, response_of
+from bridge.server.requests.exchange import ServerExchange
+from bridge.server.requests.http_messages import response_of
 from bridge.server.requests.limits import RouteLimiter
-from bridge.server.requests.writing import hold
 from bridge.stores import Attachment
 
 
@@ -41,29 +41,31 @@ class UploadHandlers:
         self._limiter = limiter
         self._seconds = bridge.config.server.body_time
 
-    async def attach(self, http: web.Request) -> web.StreamResponse:
+    async def attach(self, exchange: ServerExchange) -> web.StreamResponse:
         """An image, checked field by field before it is read."""
         names = self._dialect
         needs = (names.thread_field,)
-        await hold(http, self._limiter.slot(http[USER]))
+        await exchange.hold(self._limiter.slot(exchange.user))
         async with read_form(
-            http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs
+            exchange.http, names.file_field, limit=self._files.limit, seconds=self._seconds, needs=needs
         ) as form:
             thread = names.decode_attach(form.fields, form.file is not None)
             assert form.file is not None
-            await check_owner(self._bridge, self._route, http[USER], thread, make=True)
-            stored = await self._files.upload(http[USER], thread, form.file, self._files.base(http))
+            await check_owner(self._bridge, self._route, exchange.user, thread, make=True)
+            stored = await self._files.upload(exchange.user, thread, form.file, self._files.base(exchange.http))
         return response_of(names.encode_attached(_file(stored)))
 
-    async def sign(self, http: web.Request) -> web.StreamResponse:
-        wire = await read_request(http, self._route.path)
-        stored = await self._files.sign(http[USER], *self._dialect.decode_sign(wire), self._files.base(http))
+    async def sign(self, exchange: ServerExchange) -> web.StreamResponse:
+        wire = await exchange.read()
+        stored = await self._files.sign(
+            exchange.user, *self._dialect.decode_sign(wire), self._files.base(exchange.http)
+        )
         return response_of(self._dialect.encode_signed(_file(stored)))
 
-    async def transcribe(self, http: web.Request) -> web.StreamResponse:
+    async def transcribe(self, exchange: ServerExchange) -> web.StreamResponse:
         """Transcribe a recording. It is read and checked before the service is called."""
-        await hold(http, self._limiter.slot(http[USER]))
-        async with read_form(http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
+        await exchange.hold(self._limiter.slot(exchange.user))
+        async with read_form(exchange.http, self._dialect.audio_field, limit=LIMIT, seconds=self._seconds) as form:
             wav = await read_wav(form.file, form.content_type)
         speech = self._bridge.speech
         if speech is None:

@@ -23,9 +23,7 @@ from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
 from bridge.server.operations.run_endpoint import attend
 from bridge.server.operations.websocket_frames import ReceivedFrames
 from bridge.server.requests.bodies import BODIES, Bodies, HeldBody
-from bridge.server.requests.guard import GUARD
-from bridge.server.requests.handler import RequestScope, RouteHandler
-from bridge.server.requests.http_messages import REPORTED, USER
+from bridge.server.requests.exchange import RouteHandler, ServerExchange
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.writing import abort, in_time
 from bridge.translation import Writer
@@ -150,10 +148,11 @@ class SocketHandler(RouteHandler):
         for waiting in self._idle:
             waiting.cancel()
 
-    async def __call__(self, http: web.Request) -> web.StreamResponse:
+    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
+        http = exchange.http
         if http.headers.get("upgrade", "").lower() != "websocket":
             raise web.HTTPMethodNotAllowed("GET", ["POST"])
-        async with self.limiter.socket_slot(http[USER]):
+        async with self.limiter.socket_slot(exchange.user):
             server = self.server
             socket = web.WebSocketResponse(
                 timeout=2.0, heartbeat=server.keepalive, compress=False, max_msg_size=server.max_body
@@ -165,9 +164,8 @@ class SocketHandler(RouteHandler):
             frames = getattr(http.protocol, "frames", None)  # other servers than ours have none
             arriving = Arriving(frames, http.app[BODIES]) if frames is not None else None
             try:
-                await self._converse(http, connection, arriving.refused if arriving is not None else None)
+                await self._converse(exchange, connection, arriving.refused if arriving is not None else None)
             except BridgeError as error:
-                http.pop(REPORTED, None)  # by lines of the requests before
                 await _refuse(http, socket, error)
                 raise
             finally:
@@ -177,9 +175,9 @@ class SocketHandler(RouteHandler):
                     arriving.close()
             return socket
 
-    async def _converse(self, http: web.Request, connection: _Connection, refused: _Refused | None) -> None:
+    async def _converse(self, exchange: ServerExchange, connection: _Connection, refused: _Refused | None) -> None:
         """Serve requests until the connection is closed, idle for too long, `refused`, or is to rest."""
-        loop = asyncio.get_running_loop()
+        loop, bodies = asyncio.get_running_loop(), exchange.http.app[BODIES]
         waiting, run = loop.create_task(connection.socket.receive()), None
         pending: list[_Message] = []
         try:
@@ -188,7 +186,7 @@ class SocketHandler(RouteHandler):
                     return
                 if run is None and pending:
                     connection.message = pending.pop()
-                    run = loop.create_task(self._answer(http, connection))
+                    run = loop.create_task(self._answer(exchange.message(), connection))
                 if run is None:
                     self._idle.add(waiting)
                 awaited: set[asyncio.Future[Any]] = {each for each in (waiting, run, refused) if each is not None}
@@ -213,7 +211,7 @@ class SocketHandler(RouteHandler):
                         return
                     text = message.data
                     text = text if isinstance(text, str) else text.decode("utf-8", "replace")
-                    pending.append(_Message(text, http.app[BODIES]))
+                    pending.append(_Message(text, bodies))
                     del message, text  # a message is held once, and within the budget
                     waiting = loop.create_task(connection.socket.receive())
         finally:
@@ -226,10 +224,10 @@ class SocketHandler(RouteHandler):
                 if held is not None:
                     held.release()
 
-    async def _answer(self, http: web.Request, connection: _Connection) -> None:
+    async def _answer(self, exchange: ServerExchange, connection: _Connection) -> None:
         # Each request counts what it loads, not the connection.
         with suppress(ConnectionError), self.bridge.counting():
-            response = await super().__call__(http)
+            response = await exchange.answer(super().__call__)
             if isinstance(response, web.Response) and isinstance(response.body, bytes):
                 wire = WireResponse(response.status, dict(response.headers), response.body)
                 refusal = require(self.route.dialect, SocketDialect).encode_refusal(wire)
@@ -255,57 +253,57 @@ _ONE_AT_A_TIME = b"one request is served at a time, and one more may wait"
 class _Messages(web.StreamResponse):
     """Takes an event stream, and sends the payload of each event as a message, which gets `slow_reader` seconds."""
 
-    def __init__(self, socket: web.WebSocketResponse, scope: RequestScope) -> None:
+    def __init__(self, socket: web.WebSocketResponse, exchange: ServerExchange) -> None:
         super().__init__()
         self._socket = socket
-        self._scope = scope
+        self._exchange = exchange
         self._splitter = sse.Splitter()
 
     async def prepare(self, request: web.BaseRequest) -> None:
         """The connection is open already."""
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
-        scope = self._scope
-        scope.report.sent += len(data)
+        exchange = self._exchange
+        exchange.report.sent += len(data)
         for frame in self._splitter.feed(bytes(data)):
             payload = frame if isinstance(frame, bytes) else frame.data
-            await in_time(scope.http, scope.server.slow_reader, self._socket.send_str(payload.decode()))
+            await in_time(exchange.http, exchange.server.slow_reader, self._socket.send_str(payload.decode()))
 
     async def write_eof(self, data: bytes = b"") -> None:
         await self.write(data)
 
 
-async def _serve(dialect: SocketDialect, scope: RequestScope) -> web.StreamResponse:
+async def _serve(dialect: SocketDialect, exchange: ServerExchange) -> web.StreamResponse:
     """Answer the request that the connection has read last."""
-    connection = scope.http[CONNECTION]
+    connection = exchange.http[CONNECTION]
     message = connection.message
     assert message is not None, "a connection serves what it has received"
-    scope.stream, scope.known = _Messages(connection.socket, scope), connection.known
+    exchange.stream, exchange.known = _Messages(connection.socket, exchange), connection.known
     try:
-        await scope.http[GUARD].admit(scope.http)
+        await exchange.admit()
         if message.refused is not None:
             raise message.refused
         wire = dialect.decode_message(message.text)
-        headers = CIMultiDict(scope.http.headers)
+        headers = CIMultiDict(exchange.http.headers)
         headers["content-type"] = "application/json"
-        wire = WireRequest(wire.method, wire.path, headers, scope.http.query, {}, wire.body)
-        request, caller = await scope.decode(wire)
+        wire = WireRequest(wire.method, wire.path, headers, exchange.http.query, {}, wire.body)
+        request, caller = await exchange.decode(wire)
         del wire
         message.release()
-        stored = scope.context.stored_responses
+        stored = exchange.context.stored_responses
         if stored is not None and stored.prepares:
-            return await _prepare(scope, scope.stream)
-        return await attend(scope, request, caller)
+            return await _prepare(exchange, exchange.stream)
+        return await attend(exchange, request, caller)
     finally:
         message.release()
-        connection.remember(scope.context.stored_responses, scope.report.sent)
+        connection.remember(exchange.context.stored_responses, exchange.report.sent)
 
 
-async def _prepare(scope: RequestScope, stream: web.StreamResponse) -> web.StreamResponse:
+async def _prepare(exchange: ServerExchange, stream: web.StreamResponse) -> web.StreamResponse:
     """Answer a request that wants no answer, without a backend."""
-    context = scope.context
+    context = exchange.context
     begun = RunStarted(context.run_id, context.thread_id, context.model, context.created_at)
     nothing = UsageReported(0, 0, 0)
-    await stream.write(Writer(scope.route.dialect, context).write([begun, nothing, RunFinished(FinishReason.STOP)]))
-    scope.report.status = "stop"
+    await stream.write(Writer(exchange.route.dialect, context).write([begun, nothing, RunFinished(FinishReason.STOP)]))
+    exchange.report.status = "stop"
     return stream

@@ -23,7 +23,8 @@ from bridge.server.page.documents import document_of
 from bridge.server.page.error_pages import page_of
 from bridge.server.page.health import BackendHealth
 from bridge.server.page.inspector import HEADER, Inspector
-from bridge.server.requests.http_messages import OWN_PAGE, STREAM_HEADERS, error_of
+from bridge.server.requests.exchange import EXCHANGE
+from bridge.server.requests.http_messages import STREAM_HEADERS, error_of
 from bridge.server.requests.writing import StreamedResponse
 from bridge.version import __version__
 
@@ -219,7 +220,7 @@ def _own(handler: Handler) -> Handler:
     """Marks the request as the page's own, so that no other site may read its answer, and answers what is refused."""
 
     async def handle(http: web.Request) -> web.StreamResponse:
-        http[OWN_PAGE] = True
+        http[EXCHANGE].is_own_page = True
         try:
             return await handler(http)
         except BridgeError as error:

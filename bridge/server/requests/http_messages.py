@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -13,25 +12,15 @@ from aiohttp import web
 from bridge.contract import Context, Dialect, Framing, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.model import ArgsDelta, Event, ReasoningDelta, TextDelta
-from bridge.server.auth.cors import check_json
-from bridge.server.requests.bodies import BODIES
 from bridge.translation import framing
 from bridge.translation.framing import arrays, sse
 
 T = TypeVar("T")
 
-REQUEST_ID = web.RequestKey("request_id", str)
-USER = web.RequestKey("user", str)
-"""The user whom a request comes from (`bridge.server.auth.identity`); the owner of all that is made with it."""
 FAILURE = web.ResponseKey("failure", Failure)
 """The failure that a response reports to its client."""
-REPORTED = web.RequestKey("reported", bool)
-"""Set when the log line of a request is written."""
 OTHER_VERSION = web.RequestKey("other_version", str)
 """The version of HTTP in which a request was sent, where that is not served."""
-OWN_PAGE = web.RequestKey("own_page", bool)
-"""Set for requests of the bridge's own page: no page of another origin may read their answers."""
-
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
 """Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""
@@ -60,24 +49,6 @@ def stream_headers(dialect: Dialect, context: Context | None = None) -> dict[str
 def is_request_id(sent: str) -> bool:
     """Return whether a client's request id is taken over."""
     return _WELL_FORMED.fullmatch(sent) is not None
-
-
-def request_id(http: web.Request, new: str | None = None) -> str:
-    """The client's own id when it is well formed, else `new` or one made here; the same for the whole request."""
-    known = http.get(REQUEST_ID)
-    if known is None:
-        sent = http.headers.get("x-request-id")
-        known = sent if sent is not None and is_request_id(sent) else new or uuid.uuid4().hex
-        http[REQUEST_ID] = known
-    return known
-
-
-async def read_request(http: web.Request, mount: str) -> WireRequest:
-    """The whole request. Raises what `Bodies.read` and `check_json` raise."""
-    check_json(http)
-    body = await http.app[BODIES].read(http, http.get(USER, ""))
-    path = http.path.removeprefix(mount.rstrip("/"))
-    return WireRequest(http.method, path, http.headers, http.query, http.match_info, body)
 
 
 async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest, context: Context) -> T:

@@ -13,7 +13,7 @@ from bridge.engine.bridge import Bridge
 from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.cors import OriginPolicy
 from bridge.server.auth.identity import Identity, page_key_of
-from bridge.server.requests.handler import RouteHandler
+from bridge.server.requests.exchange import RouteHandler
 from bridge.server.requests.limits import ServerLimits
 from bridge.server.requests.slow_clients import SlowClients
 

@@ -18,9 +18,6 @@ from bridge.errors import BridgeError
 if TYPE_CHECKING:
     from bridge.server.requests.access_log import AccessRecord
 
-BEGUN = web.RequestKey("begun", web.StreamResponse)
-"""The response of the request whose head is out, or about to be."""
-_HELD = web.RequestKey("held", list["HeldResource"])
 _PIECE = 48 * 1024
 """Bytes of a body that are written at a time, and get `slow_reader` seconds: fewer than a connection buffers."""
 _ROOM = 8 * 1024
@@ -217,19 +214,6 @@ class HeldResource(Protocol):
 
     def leave(self) -> None:
         """Give it back. Never raises."""
-
-
-async def hold(http: web.Request, place: HeldResource) -> None:
-    """Enter `place` until the response of the request is written: see `release`."""
-    await place.enter()
-    http[_HELD] = [*http.get(_HELD, ()), place]
-
-
-def release(http: web.Request) -> None:
-    """Leave what the request holds: its response is written, or never will be."""
-    held = http.pop(_HELD, ())
-    for place in reversed(held):
-        place.leave()
 
 
 def _in_pieces(response: web.Response, size: int, slow_reader: float | None) -> StreamedResponse:

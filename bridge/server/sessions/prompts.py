@@ -136,27 +136,22 @@ class PromptRun:
         request.model = session.model
         known = request.extra(name).get("notes") or {}
         request.extras = {**(request.extras or {}), name: {"notes": {**session.about, **known}}}
-        caller = RunCaller(self._host.owner, scope.request_id, self._host.headers)
-
-        async def begin() -> Run:
-            return await bridge.run(
-                route,
-                request,
-                capabilities=route.capabilities,
-                caller=caller,
-                lost=scope.lost,
-                run_id=scope.run_id,
-                created_at=time.time(),
-            )
-
+        caller = RunCaller(
+            self._host.owner,
+            scope.request_id,
+            self._host.headers,
+            capabilities=route.capabilities,
+            lost=scope.lost,
+            run_id=scope.run_id,
+        )
         try:
-            return await begin()
+            return await bridge.run(route, request, caller)
         except RequestError as error:
             if error.code is not ErrorCode.CONFLICT or not (request.resume and request.messages):
                 raise
             # What waited is known to nobody any more.
             request.resume = []
-            return await begin()
+            return await bridge.run(route, request, caller)
 
     async def _read(self, run: Run, request: Request, scope: RunScope) -> Answer:
         """Write the events of a run as they come, and return the whole answer."""

@@ -1,0 +1,460 @@
+"""One request and its response: `ServerExchange` carries both from the first check to the log line.
+
+`ServerExchange.answer` is the one place where a failure becomes a response. It knows whether the head of a response is
+out: from then on a failure can only close the connection. An operation is a function from an exchange to a response;
+`RouteHandler` gives it what belongs to a route, and can end all requests that are open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from aiohttp import web
+
+from bridge.contract import Context, Dialect, Operation, StoredResponses, WireRequest
+from bridge.engine.bridge import Bridge
+from bridge.engine.route import Route, RunCaller
+from bridge.engine.watching import RequestEnd, RunWatch, WatchedRequest
+from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
+from bridge.model import Event, Request
+from bridge.model.error_paths import note_places
+from bridge.run.run import Run
+from bridge.server.auth.audit_log import AuditLog
+from bridge.server.auth.cors import Initiator, check_json
+from bridge.server.requests.access_log import AccessRecord
+from bridge.server.requests.bodies import BODIES
+from bridge.server.requests.guard import Guard
+from bridge.server.requests.http_messages import FAILURE, decoded, error_of, is_request_id
+from bridge.server.requests.limits import RouteLimiter
+from bridge.server.requests.nearest import nearest_dialect
+from bridge.server.requests.spans import spanned
+from bridge.server.requests.writing import HeldResource, abort, has_left, is_whole, send
+
+if TYPE_CHECKING:
+    from bridge.engine.config import Server
+
+log = logging.getLogger("bridge.server")
+
+
+class RunLock(Protocol):
+    """Ends a run from elsewhere. `run` is set when the run of the request has begun."""
+
+    run: Run | None
+
+    def last_events(self) -> list[Event] | None:
+        """Return the events that end the run; None if its end was not requested."""
+        ...
+
+
+class ServerExchange:
+    """One request and its response. A message over a connection or in a batch with others has one of its own.
+
+    What belongs to a route is there once `begin` was called, which is before its operation is.
+
+    Attributes:
+        http: The request as aiohttp has it.
+        request_id: The client's own id if it is well formed, else one made here.
+        run_id: The id of the run that the request starts.
+        user: The user who sent it, who owns all that is made with it; empty where anybody may call.
+        guard: The checks of its endpoint; None where nothing serves its path.
+        initiator: The page for which a browser sent it; None for a program.
+        begun: The response whose head is out, or about to be: there can be no other one.
+        is_own_page: It is one of the bridge's own page: no page of another origin may read the answer.
+        is_served: A route serves it, so that it has a log line.
+        route: The route that serves it.
+        context: What the codecs of the route know of it.
+        report: The facts of its log line.
+        lock: May end the run from elsewhere.
+        stream: Takes the answer to a message of a connection.
+        known: Adds what the connection remembers to the stored responses.
+        observe: Is called with the events of the answer before they are written.
+    """
+
+    route: Route
+    context: Context
+    limiter: RouteLimiter
+    handler: RouteHandler
+    report: AccessRecord
+
+    def __init__(self, http: web.Request, bridge: Bridge, audit_log: AuditLog) -> None:
+        sent = http.headers.get("x-request-id")
+        self.http = http
+        self.bridge = bridge
+        self.server: Server = bridge.config.server
+        self.run_id = token_hex(16)
+        self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
+        self.user = ""
+        self.guard: Guard | None = None
+        self.initiator: Initiator | None = None
+        self.begun: web.StreamResponse | None = None
+        self.is_own_page = False
+        self._meant: Dialect | None = None
+        self.is_served = False
+        self.lock: RunLock | None = None
+        self.stream: web.StreamResponse | None = None
+        self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
+        self.observe: Callable[[Sequence[Event]], None] | None = None
+        self._audit_log = audit_log
+        self._is_message = False
+        self._held: list[HeldResource] = []
+        self._span: AbstractContextManager[None] | None = None
+        self._watch: RunWatch | None = None
+        self._leaving: asyncio.Task[None] | None = None
+
+    def message(self) -> ServerExchange:
+        """Return the exchange of one message that came over this request's connection."""
+        own = ServerExchange(self.http, self.bridge, self._audit_log)
+        own.request_id, own.user, own.guard, own.initiator = self.request_id, self.user, self.guard, self.initiator
+        own._is_message = True
+        return own
+
+    def part(self) -> ServerExchange:
+        """Return the exchange of one message of a batch: it has a run of its own, and the log line of the batch."""
+        own = self.message()
+        own._belongs_to(self.handler)
+        own.report, own.context.site, own.is_served = self.report, self.context.site, True
+        return own
+
+    # ------------------------------------------------------------------ who sent it
+
+    async def enter(self, guard: Guard) -> None:
+        """Check that its sender may use the endpoint of `guard`, and count it. Raises `BridgeError`."""
+        self.guard = guard
+        guard.check_origin(self.http, self.initiator)
+        guard.check_draining()
+        self.user = await guard.identify(self.http)
+
+    async def admit(self) -> None:
+        """Check one more message of a connection or a batch as if it had come alone. Raises as `enter` does."""
+        assert self.guard is not None, "a message is one of an endpoint's"
+        try:
+            self.user = await self.guard.identify(self.http, is_message=True)
+        except BridgeError as error:
+            self._refused(error.failure)  # the connection, or the batch, has a line of its own
+            raise
+
+    async def permit(self, operation: Operation) -> None:
+        """Check that its sender may do what its body asks for. Raises `RequestError` (forbidden)."""
+        assert self.guard is not None, "a body is read for an endpoint"
+        await self.guard.permit(self.http, self.initiator, operation)
+
+    def check_named_origin(self) -> None:
+        """Raise `RequestError` (forbidden) for a page whose origin the configuration does not name."""
+        if self.initiator is not None:
+            self.initiator.check_named()
+
+    # ------------------------------------------------------------------ what it asks
+
+    async def read(self) -> WireRequest:
+        """Return the whole request.
+
+        Raises `RequestError` for a body that cannot be read, is too large or too late, and for one of a page that is
+        not declared as JSON; `BackendError` where too many are being read.
+        """
+        http = self.http
+        check_json(http, self.initiator)
+        body = await http.app[BODIES].read(http, self.user)
+        return WireRequest(http.method, self.path, http.headers, http.query, http.match_info, body)
+
+    @property
+    def path(self) -> str:
+        """The path below the mount path of its route."""
+        mount = self.guard.route.path if self.guard is not None else ""
+        return self.http.path.removeprefix(mount.rstrip("/"))
+
+    def begin(self, handler: RouteHandler) -> None:
+        """Begin to serve it on a route: from now on it is open, and has a log line."""
+        self._belongs_to(handler)
+        route, metrics, self.is_served = self.route, self.bridge.host.metrics, True
+        self.report = AccessRecord(
+            self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics=metrics
+        )
+        handler.opened()
+        if self.bridge.tracing is not None:
+            self._span = spanned(self.bridge.tracing, self.http, self.report)
+            self._span.__enter__()
+        self._watch = self.bridge.watch_of(self.http.headers, self._watched)
+        if handler.watches:
+            self._watch_client()
+
+    def _belongs_to(self, handler: RouteHandler) -> None:
+        route, details = handler.route, self._endpoint_details()
+        self.handler, self.route, self.limiter = handler, route, handler.limiter
+        self.context = Context(
+            self.run_id, None, time.time(), route.options, route.default_model, error_details=details
+        )
+
+    def _endpoint_details(self) -> dict[str, Any]:
+        """Return what the shape of an error may depend on."""
+        return {"operation": self.guard.operation, "path": self.http.path} if self.guard is not None else {}
+
+    def _watched(self) -> WatchedRequest:
+        report = self.report
+        return WatchedRequest(self.http.headers, self.user, self.run_id, report.front, lambda: report.sent)
+
+    def _watch_client(self) -> None:
+        """Cancel the request when its client leaves."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._leaving = asyncio.get_running_loop().create_task(_disconnected(self.http))
+        self._leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
+
+    async def decode(self, wire: WireRequest | None = None) -> tuple[Request, RunCaller]:
+        """Return the request, decoded, and its caller. `wire` is the request if it was read already."""
+        route, context = self.route, self.context
+        if wire is None:
+            wire = await self.read()
+        if route.keeps_answers:
+            context.stored_responses = await self.bridge.stored_responses(route, self.user, wire)
+        if self.known is not None:
+            context.stored_responses = self.known(context.stored_responses)
+        request = await decoded(route.dialect.decode_request, wire, context)
+        note_places(request)
+        self.limiter.check_model(self.user, request.model or route.default_model)
+        context.request, context.thread_id, context.model = request, request.thread_id, request.model
+        return request, self.caller(wire)
+
+    def caller(self, wire: WireRequest | None = None) -> RunCaller:
+        """Return its sender, as backends are told of it; without `wire`, nothing of what came is passed on."""
+        context = self.context
+        return RunCaller(
+            self.user,
+            self.request_id,
+            wire.headers if wire is not None else {},
+            wire.body if wire is not None else None,
+            self.route.capabilities,
+            context.lost,
+            context.run_id,
+            context.created_at,
+        )
+
+    async def hold(self, place: HeldResource) -> None:
+        """Enter a slot until the response is written. Raises `BridgeError` where there is none."""
+        await place.enter()
+        self._held.append(place)
+
+    # ------------------------------------------------------------------ what is answered
+
+    async def answer(self, serve: Callable[[Self], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+        """Serve the request, write its response unless `serve` has, and what is said of it afterwards.
+
+        Returns the response that was written. Raises only `asyncio.CancelledError`, for a client that has left, and
+        responses that are raised: `web.HTTPException`.
+        """
+        try:
+            try:
+                response = await serve(self)
+            except (Exception, asyncio.CancelledError) as error:
+                failed = self._failed(error)
+                if failed is None:
+                    raise
+                response = failed
+            if self.is_served:
+                self.report.http = response.status
+            response = await self._write(response)
+        except ConnectionError:
+            # The client is gone, or does not read; nobody sees this response.
+            if self.is_served:
+                self.report.status = "canceled"
+            response = self._broken_off() or web.Response(status=499)
+        except asyncio.CancelledError:
+            self._canceled()
+            begun = self._broken_off()
+            if begun is None or not self._is_cut:
+                raise
+            response = begun
+        finally:
+            self._finish()
+        return response
+
+    async def _write(self, response: web.StreamResponse) -> web.StreamResponse:
+        if self._is_message:
+            return response
+        if self.begun is None:
+            return await send(self.http, response, self.server.slow_reader)
+        if response is not self.begun or not is_whole(response):
+            self._broken_off()
+        return self.begun
+
+    def _canceled(self) -> None:
+        # A client that has all of its answer may leave while the run is put away: that is none that was canceled.
+        if self.is_served:
+            self.report.status = self.report.status or "canceled"
+
+    def _broken_off(self) -> web.StreamResponse | None:
+        """Close the connection if the head of a response is out, and return that response."""
+        if self.begun is not None:
+            abort(self.http)
+        return self.begun
+
+    def _failed(self, error: Exception | asyncio.CancelledError) -> web.StreamResponse | None:
+        """Return the response for an error: that which was begun, whose connection is closed, if there is one.
+
+        None if the client is gone, or if the error is itself a response. Nothing is raised here: the error would refer
+        to this frame, which refers to it, and so hold all that its traceback holds, such as a body, until that is
+        collected.
+        """
+        if isinstance(error, asyncio.CancelledError):
+            self._canceled()
+            if not self._is_cut:
+                return None
+            failure = stopping()
+        elif isinstance(error, BridgeError):
+            failure = error.failure
+        elif isinstance(error, web.HTTPException) or (isinstance(error, ConnectionError) and has_left(self.http)):
+            return None
+        else:
+            failure = unexpected_failure(log, f"request {self.request_id} broke", error)
+        if self.is_served and not isinstance(error, asyncio.CancelledError):
+            self.report.ended(None, failure)
+        if self.begun is None:
+            return self.refuse(failure)
+        self.audit(self.begun.status, failure)
+        return self._broken_off()
+
+    def refuse(self, failure: Failure) -> web.Response:
+        """Return the failure as a response of its own; its shape may depend on the request."""
+        details = self.context.error_details if self.is_served else self._endpoint_details()
+        failure.details = {**failure.details, **details}
+        return error_of(self._dialect, failure)
+
+    def meant(self, dialect: Dialect) -> None:
+        """Answer an unknown path in the shape of this dialect, unless a route is nearer."""
+        self._meant = dialect
+
+    @property
+    def _dialect(self) -> Dialect | None:
+        """The dialect that serves it, else the one with the nearest mount path."""
+        if self.guard is not None:
+            return self.guard.dialect
+        return nearest_dialect(self.bridge.routes, self.http) or self._meant
+
+    @property
+    def _is_cut(self) -> bool:
+        """True if the server ends all requests that are open."""
+        return self.is_served and self.handler.cutting
+
+    def last_events(self, run: Run) -> list[Event] | None:
+        """Return what ends the stream of a request that was canceled from this side; None if its client left."""
+        if self.lock is not None and (events := self.lock.last_events()) is not None:
+            return events
+        return run.cut(stopping()) if self._is_cut else None
+
+    def begin_response(self, response: web.StreamResponse) -> None:
+        """Note that the head of a response goes out. Raises `ConnectionError` if that is the second one."""
+        if self.begun is not None:
+            abort(self.http)
+            raise ConnectionResetError("A response was begun already; the connection was closed.")
+        self.begun = response
+        if (failure := response.get(FAILURE)) is not None:
+            self.audit(response.status, failure)
+
+    # ------------------------------------------------------------------ what is said of it
+
+    def audit(self, status: int, failure: Failure) -> None:
+        """Log that no route has served it, or that its sender may not do that."""
+        if failure.code in (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN):
+            self._refused(failure)
+        elif not self.is_served:
+            # The path as it was sent: spaces in it could look like further facts of the line.
+            http = self.http
+            self._audit_log.unserved(
+                failure,
+                http=status,
+                method=http.method,
+                path=http.rel_url.raw_path,
+                peer=http.remote,
+                user=self.user,
+                request_id=self.request_id,
+            )
+
+    def _refused(self, failure: Failure) -> None:
+        http = self.http
+        self._audit_log.refused(
+            failure, path=http.rel_url.raw_path, peer=http.remote, user=self.user, request_id=self.request_id
+        )
+
+    def _finish(self) -> None:
+        """Write the log line, and let go of what the request holds: its response is written, or never will be."""
+        if self.is_served:
+            report = self.report
+            report.write()
+            if self._watch is not None:
+                code = str(report.failure.code) if report.failure is not None else None
+                lost = self.context.lost.details or dict.fromkeys(report.lost, "")
+                self._watch.ended(RequestEnd(report.run_id, report.status, code, report.http, report.back, lost))
+            if self._span is not None:
+                self._span.__exit__(None, None, None)
+            if self._leaving is not None:
+                self._leaving.cancel()
+            self.handler.closed()
+        while self._held:
+            self._held.pop().leave()
+
+
+EXCHANGE = web.RequestKey("exchange", ServerExchange)
+
+Serve = Callable[[ServerExchange], Awaitable[web.StreamResponse]]
+"""An operation."""
+
+
+class RouteHandler:
+    """Serves one operation of one route.
+
+    `watches`: it looks for clients that left, as the server does not cancel handlers by itself. `active`: the tasks of
+    the requests that are open, waiting ones included.
+    """
+
+    def __init__(
+        self, bridge: Bridge, route: Route, limiter: RouteLimiter, serve: Serve, *, watches: bool = True
+    ) -> None:
+        self.bridge = bridge
+        self.route = route
+        self.limiter = limiter
+        self.server = bridge.config.server
+        self.watches = watches
+        self.active: set[asyncio.Task[object]] = set()
+        self.cutting = False
+        self._serve = serve
+
+    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
+        exchange.begin(self)
+        return await self._serve(exchange)
+
+    def opened(self) -> None:
+        """A request is served by the current task."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.active.add(task)
+
+    def closed(self) -> None:
+        """The response to the request of the current task is written."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.active.discard(task)
+
+    def cut(self) -> None:
+        """End all open requests now; streams end with an error that says that the server stops."""
+        self.cutting = True
+        for task in self.active:
+            task.cancel()
+
+    def stop_accepting(self) -> None:
+        """Take no further request over connections that are open; those that are served go on."""
+
+
+def stopping() -> Failure:
+    """Return why a request ends that is open when the server stops."""
+    return Failure(ErrorCode.OVERLOADED, "The server is shutting down; the run was aborted.")
+
+
+async def _disconnected(http: web.Request) -> None:
+    """Return when the client has closed its connection."""
+    while (transport := http.transport) is not None and not transport.is_closing():  # noqa: ASYNC110
+        await asyncio.sleep(0.25)
