@@ -227,7 +227,7 @@ class Route:
 
 @dataclass(slots=True)
 class RunCaller:
-    """Who asks for a run, and what is known of it besides the request.
+    """The caller of a run, and the facts of the run besides its request.
 
     Attributes:
         owner: The owner of the conversations that may be continued.

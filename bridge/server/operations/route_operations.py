@@ -24,7 +24,7 @@ from bridge.contract import (
     WireRequest,
     require,
 )
-from bridge.engine.route import Route
+from bridge.engine.route import Route, RunCaller
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
 from bridge.server.operations.agent_task_endpoints import serve_task_call
 from bridge.server.operations.attachment_service import AttachmentService
