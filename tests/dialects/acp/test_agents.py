@@ -361,7 +361,7 @@ async def test_a_client_without_interrupts_answers_by_its_next_message(tmp_path:
         talked = [Message("user", [Text("ask")])]
 
         async def turn() -> Answer:
-            run = await bridge.run(route, Request(list(talked)), capabilities=route.capabilities)
+            run = await bridge.run(route, Request(list(talked)), RunCaller(capabilities=route.capabilities))
             folder = Folder()
             while not run.ended:
                 folder.feed(await asyncio.wait_for(run.read(), 20))
@@ -406,7 +406,7 @@ async def test_a_policy_answers_at_once(policy: str, chosen: str) -> None:
 async def test_a_front_that_cannot_ask_rejects() -> None:
     async with agents(dialect="openai-chat") as bridge:
         route = bridge.routes[0]
-        run = await bridge.run(route, Request("ask"), capabilities=route.capabilities)
+        run = await bridge.run(route, Request("ask"), RunCaller(capabilities=route.capabilities))
         folder = Folder()
         while not run.ended:
             folder.feed(await asyncio.wait_for(run.read(), 20))
@@ -522,7 +522,7 @@ async def test_half_an_answer_finds_its_conversation(half: str, same: bool, tmp_
     """A client without ids for conversations has at most what was sent of a canceled answer."""
     async with agents(folder=tmp_path, dialect="openai-chat") as bridge:
         route = bridge.routes[0]
-        run = await bridge.run(route, Request("slow"), capabilities=route.capabilities)
+        run = await bridge.run(route, Request("slow"), RunCaller(capabilities=route.capabilities))
         while not any(isinstance(event, TextDelta) for event in await asyncio.wait_for(run.read(), 20)):
             pass
         await run.close()
