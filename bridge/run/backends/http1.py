@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 import ssl
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import cast
 
 import httptools
@@ -38,8 +37,10 @@ _NEXT_ADDRESS = 0.25
 """Seconds after which a host's next address is tried beside the one before (RFC 8305)."""
 _HIGH_WATER = 256 * 1024
 """Bytes that may wait for the reader before the backend is made to wait."""
-_INVALID_NAME = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
-_INVALID_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""What the name of a header may consist of."""
+_CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
+"""What no value may have."""
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 """For zlib: a header of gzip or of deflate."""
 
@@ -158,6 +159,11 @@ class Http1Answer:
         self._drained: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------------ for the reader
+
+    @property
+    def at_end(self) -> bool:
+        """The body has ended, and all of it was read."""
+        return self.ended and not self._pieces
 
     async def read(self, most: int) -> bytes:
         """Return up to `most` bytes that have arrived; nothing at the end of the body, or where `take` returned False.
@@ -461,26 +467,37 @@ class Http1Connection(asyncio.Protocol):
 
 
 def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes:
-    """Return the request line and the headers. Raises `ValueError` for what cannot be written."""
-    lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"host: {_host(url)}"]
-    names = set(map(str.lower, headers))
-    if "accept" not in names:
+    """Return the request line and the headers, whose names are in lower case. Raises `ValueError` for what cannot be
+    written.
+    """
+    lines = [_request_line(method, url)]
+    if "accept" not in headers:
         lines.append("accept: */*")
-    if url.user is not None and "authorization" not in names:
+    if url.user is not None and "authorization" not in map(str.lower, headers):
         credentials = base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
         lines.append(f"authorization: Basic {credentials}")
-    if "" in names or _INVALID_NAME.search("".join(names)) or _INVALID_VALUE.search("".join(headers.values())):
-        bad = [n for n, v in headers.items() if not n or _INVALID_NAME.search(n) or _INVALID_VALUE.search(v)]
-        raise ValueError(f"The header {bad[0]!r} cannot be sent.")
     lines += map(": ".join, headers.items())
     if size or method not in ("GET", "HEAD"):
         lines.append(f"content-length: {size}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+    # As bytes, each check is one look in C: line breaks are the only control characters. The first line has one inside.
+    head = ("\r\n".join(lines) + "\r\n\r\n").encode()
+    breaks = 2 * (len(lines) + 2)
+    if "" in headers or "".join(headers).encode().translate(None, _TOKEN) or _controls(head) != breaks:
+        bad = [n for n, v in headers.items() if not n or n.encode().translate(None, _TOKEN) or _controls(v.encode())]
+        raise ValueError(f"The header {bad[0]!r} cannot be sent.")
+    return head
 
 
-def _host(url: URL) -> str:
+def _controls(text: bytes) -> int:
+    """Return how many characters of a text no header may have."""
+    return len(text) - len(text.translate(None, _CONTROLS))
+
+
+@lru_cache(maxsize=256)
+def _request_line(method: str, url: URL) -> str:
+    """Return the request line and the host. Backends have few addresses."""
     host = url.host_subcomponent or ""
-    return host if url.is_default_port() else f"{host}:{url.port}"
+    return f"{method} {url.raw_path_qs} HTTP/1.1\r\nhost: {host if url.is_default_port() else f'{host}:{url.port}'}"
 
 
 @cache
