@@ -554,6 +554,10 @@ class AiohttpAnswer:
         self._response = response
         backend.reads(response)
 
+    @property
+    def at_end(self) -> bool:
+        return self._response.content.at_eof()
+
     def unread(self, most: int) -> bytes:
         return unread(self._response)
 
@@ -650,8 +654,8 @@ class HttpCall:
                 self._began = data[: _EXCERPT + 1]
             self.received += len(data)
             events += decoder.receive(data)
-        elif not events:
-            events = decoder.close()
+        if not (data or events) or (decoder.is_whole and answer.at_end):
+            events += decoder.close()
             self._running = False
         self.frames = decoder.frames
         if not self._understood:
