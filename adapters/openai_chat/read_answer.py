@@ -41,7 +41,10 @@ _CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason", "usage"}
 _SHARED_OF_TEXT = frozenset({"logprobs"})
 _SHARED_OF_RUN = frozenset({"service_tier", "system_fingerprint"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
-_TEXT = PartKind.TEXT  # reading a member off its enumeration costs as much as making half an event
+_TEXT, _STOP = (
+    PartKind.TEXT,
+    FinishReason.STOP,
+)  # reading a member off its enumeration costs as much as making half an event
 _PLAIN = frozenset({"content", "role"})
 _DELTA_KEYS = frozenset(
     {"content", "role", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "audio", "images"}
@@ -418,7 +421,7 @@ class ChatDecoder(JsonDecoder):
             self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
         elif end is not None and (lane := self._open(index)).finished is None:
             lane.finished = end
-            lane.stop = self._stop_in(choice) if end is FinishReason.STOP else None
+            lane.stop = self._stop_in(choice) if end is _STOP else None
             self.builder.end_reason(index, end)
 
     def _stop_in(self, choice: dict[str, Any]) -> str | None:

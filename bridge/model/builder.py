@@ -25,7 +25,7 @@ from bridge.model.open_part import OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 # Reading a member off its enumeration costs as much as making half an event.
-_TOOL_CALL = PartKind.TOOL_CALL
+_TOOL_CALL, _REASONING = PartKind.TOOL_CALL, PartKind.REASONING
 _STOP, _TOOL_CALLS, _INTERRUPTED = FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.INTERRUPTED
 _LOOSE = frozenset({_STOP, _TOOL_CALLS, _INTERRUPTED})
 """Reasons that backends confuse: what was seen decides."""
@@ -493,7 +493,7 @@ class Builder:
             if message.choice not in choices:
                 choices.add(message.choice)
                 self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
-        self.answered = self.answered or kind is not PartKind.REASONING
+        self.answered = self.answered or kind is not _REASONING
         part = OpenPart(chosen, kind, message, call_id)
         self._out.append(
             ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras, message.choice)

@@ -20,6 +20,10 @@ from bridge.toolkit.media import answer_feature
 from bridge.toolkit.refusals import is_beside
 
 _AS_TEXT = "sent as text"
+# Reading a member off its enumeration costs as much as making half an event.
+_EXACT, _DROP = Support.EXACT, Support.DROP
+_TEXT, _REFUSAL, _CALL = PartKind.TEXT, PartKind.REFUSAL, PartKind.TOOL_CALL
+_FUNCTION, _CANCELED = Origin.FUNCTION, FinishReason.CANCELED
 _HIDDEN_RESULT = "\0"
 """Stands for the message of the last text when a result that clients do not see came after it."""
 _ASIDE: dict[type, Feature] = {
@@ -128,19 +132,19 @@ class Projection:
     def _part_started(self, event: ev.PartStarted) -> Sequence[Event]:
         feature = _PARTS[event.kind]
         support = self._supports[feature]
-        if event.origin is not Origin.FUNCTION and self._supports[Feature.TOOL_ORIGIN] is Support.DROP:
+        if event.origin is not _FUNCTION and self._supports[Feature.TOOL_ORIGIN] is _DROP:
             self._lost.add(Feature.TOOL_ORIGIN)
-            event = replace(event, origin=Origin.FUNCTION)
-        if support is Support.DROP:
+            event = replace(event, origin=_FUNCTION)
+        if support is _DROP:
             self._hidden[event.part_id] = feature
             self.watched.add(event.part_id)
             if feature is Feature.TOOL_CALL:
                 self._lost.add(feature)
             return ()
-        if event.kind is PartKind.TOOL_CALL:
+        if event.kind is _CALL:
             self._called.add(event.call_id)
-        is_text = event.kind is PartKind.TEXT
-        if event.kind is PartKind.REFUSAL and support is Support.TEXT and not is_beside(event.extras, self._dialect):
+        is_text = event.kind is _TEXT
+        if event.kind is _REFUSAL and support is Support.TEXT and not is_beside(event.extras, self._dialect):
             self._lost.add(feature, _AS_TEXT)
             is_text = True
             if not self._marks_refusals:
@@ -265,13 +269,13 @@ class Projection:
 
     def _finished(self, event: ev.RunFinished) -> Sequence[Event]:
         feature = ENDS.get(event.reason)
-        support = Support.EXACT if feature is None else self._supports[feature]
+        support = _EXACT if feature is None else self._supports[feature]
         if feature is not None and support is Support.REFUSE:
             self._lost.add(feature, "sent as an error")
             return (ev.RunFailed(REFUSED[event.reason], event.ended_at, event.extras),)
-        if feature is not None and support is Support.DROP:
+        if feature is not None and support is _DROP:
             self._lost.add(feature)
-        if event.reason is FinishReason.CANCELED or not self._questions:
+        if not self._questions or event.reason is _CANCELED:
             return (event,)
         return (*self._asked(), event)
 
