@@ -452,7 +452,7 @@ class ChatDecoder(JsonDecoder):
         """Gives out what was kept back: half a tag, calls without a name, the audio as one medium."""
         if not self._started:
             self._begin()
-        if self._lanes and all(lane.finished for lane in self._lanes.values()):
+        if self._lanes and not [index for index, lane in self._lanes.items() if lane.finished is None]:
             self._finish()
         for index, lane in self._lanes.items():
             for kind, piece in lane.think.close() if lane.think else ():

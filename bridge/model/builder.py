@@ -178,7 +178,8 @@ class Builder:
         known = self._messages.get(key)
         if known is not None and not known.ended:
             return known.id
-        self.start()
+        if not self._started:
+            self.start()
         chosen = message_id if message_id and message_id not in NO_IDS else self._make_id("msg")
         while chosen in self._ids:
             chosen = self._make_id("msg")
@@ -204,8 +205,9 @@ class Builder:
         if message is None or message.ended or self.done:
             return
         cut = status if status in _CUT else None
-        for part_key in list(message.open):
-            self.end_part(part_key, status=cut)
+        if message.open:
+            for part_key in list(message.open):
+                self.end_part(part_key, status=cut)
         flowing = self._flows.pop(key, None)
         if flowing is not None:
             self._end(flowing, status=cut)
@@ -412,7 +414,8 @@ class Builder:
             return
         if self._reason is None and self._failure is None:
             self._failure = Failure(ErrorCode.TRUNCATED_STREAM, "The backend's answer ended before it was complete.")
-        self.start()
+        if not self._started:
+            self.start()
         status = _STATUSES.get(self._reason, _COMPLETED)
         if self._failure is not None:
             status = MessageStatus.CANCELED if self._failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
@@ -520,7 +523,7 @@ class Builder:
     ) -> None:
         if part.ended:
             return
-        if (rest := part.rest()) is not None:
+        if part.fresh and (rest := part.rest()) is not None:
             self._out.append(rest)
         part.ended = True
         if status is None:

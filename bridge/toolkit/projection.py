@@ -60,7 +60,7 @@ class Projection:
 
     __slots__ = (
         "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost", "_marks_refusals",
-        "_questions", "_separates", "_supports", "_texts", "rules", "separators", "watched",
+        "_questions", "_separates", "_supports", "_texts", "has_one_choice", "rules", "separators", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -76,14 +76,13 @@ class Projection:
         """The open parts whose next piece has to be passed to `feed`; pieces of all others are written as they are."""
         self.separators: dict[str, int] = {}
         """The characters of the separator at the beginning of each open text that has one."""
-        self._supports, self.rules = _plan(card, tuple(keeps))
+        self._supports, self.rules, self._separates, self.has_one_choice = _plan(card, tuple(keeps))
         """`rules`: what is done with events of these types; all others are written as they are."""
         self._card = card
         self._lost = lost
         self._dialect = dialect
         self._keeps = keeps
         self._marks_refusals = marks_refusals
-        self._separates = self._supports[Feature.PART_BORDERS] is not Support.EXACT
         self._hidden: dict[str, Feature] = {}
         # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
         self._texts: dict[str, ev.PartStarted] = {}
@@ -307,8 +306,12 @@ _RULES: dict[type, _Rule] = {
 
 
 @lru_cache
-def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Feature, Support], Mapping[type, _Rule]]:
-    """Return how each feature is carried, and the rules for that: those that change nothing are left out."""
+def _plan(
+    card: Capabilities, keeps: tuple[Feature, ...]
+) -> tuple[Mapping[Feature, Support], Mapping[type, _Rule], bool, bool]:
+    """Return how each feature is carried, and the rules for that: those that change nothing are left out. Then whether
+    a client joins texts, and whether it takes one choice only.
+    """
     supports = {f: Support.EXACT if f in keeps else entry.support for f, entry in card.answers.items()}
     rules = dict(_RULES)
     for kind, feature in _ASIDE.items():
@@ -318,4 +321,5 @@ def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Featu
         del rules[ev.RunStarted]
     if Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS]):
         del rules[ev.UsageReported]
-    return supports, rules
+    joins = supports[Feature.PART_BORDERS] is not Support.EXACT
+    return supports, rules, joins, card.answer(Feature.CHOICES) is not Support.EXACT

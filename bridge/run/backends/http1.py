@@ -294,7 +294,7 @@ class Http1Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._answer: Http1Answer | None = None
-        self._parser: httptools.HttpResponseParser | None = None
+        self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._beside_body = 0
         self._pieces: list[bytes] = []
@@ -316,7 +316,6 @@ class Http1Connection(asyncio.Protocol):
         self._answer = answer
         self.reusable = self.got_data = False
         self._beside_body = 0
-        self._parser = httptools.HttpResponseParser(self)
         try:
             if len(body) <= PIECE:
                 transport.write(head + body)
@@ -389,15 +388,15 @@ class Http1Connection(asyncio.Protocol):
             full.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        answer, parser = self._answer, self._parser
-        if answer is None or parser is None:
+        answer = self._answer
+        if answer is None:
             # Nobody asked for it: the next request on this connection would get it for its answer.
             self.close()
             return
         self.got_data = True
         broken: Exception | None = None
         try:
-            parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             cause = error.__context__
             broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is not HTTP.")
@@ -421,6 +420,7 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = self._sending = None
+        del self._parser  # which refers to this connection
         self.resume_writing()
         answer, self._answer = self._answer, None
         self.reusable = False
@@ -439,6 +439,8 @@ class Http1Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ the parser's callbacks
 
     def on_message_begin(self) -> None:
+        if self._answer is None:
+            raise InvalidAnswer("The backend sent a second answer.")
         self._headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -447,23 +449,18 @@ class Http1Connection(asyncio.Protocol):
         self._headers[key] = text if known is None else f"{known}, {text}"
 
     def on_headers_complete(self) -> None:
-        answer, parser = self._answer, self._parser
-        assert parser is not None
-        status = parser.get_status_code()
-        if answer is None:
-            raise InvalidAnswer("The backend sent a second answer.")
-        if status >= 200:
-            answer.begin(status, self._headers)
+        status = self._parser.get_status_code()
+        if self._answer is not None and status >= 200:
+            self._answer.begin(status, self._headers)
 
     def on_body(self, body: bytes) -> None:
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        parser = self._parser
-        if parser is not None and parser.get_status_code() >= 200 and self._answer is not None:
+        if self._answer is not None and self._parser.get_status_code() >= 200:
             # What follows on this connection, if anything, was not asked for.
-            self.reusable = parser.should_keep_alive() and self._sent_all
-            self._answer = self._parser = None
+            self.reusable = self._parser.should_keep_alive() and self._sent_all
+            self._answer = None
 
 
 def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes:

@@ -623,7 +623,7 @@ class HttpCall:
             raise BackendError.of(await backend.refused(answer.status, answer.headers, answer.read, self.sent))
         self._decoder = self._new_decoder(answer.headers, answer.status)
 
-    def _new_decoder(self, headers: Mapping[str, str], status: int) -> AnswerDecoder:
+    def _new_decoder(self, headers: dict[str, str], status: int) -> AnswerDecoder:
         backend = self._backend
         return AnswerDecoder(backend.dialect, self.context, headers, status=status, max_event=backend.max_event)
 

@@ -111,7 +111,9 @@ class AccessRecord:
             facts["lost"] = ",".join(self.lost)
         text = "run" if self.failure is None else f"run failed: {explained(self.failure)}"
         # As `access.log` does, without looking for the caller, who is always this one.
-        access.handle(access.makeRecord(access.name, level, __file__, 0, text, (), None, extra={"facts": facts}))
+        record = logging.getLogRecordFactory()(access.name, level, __file__, 0, text, (), None)
+        record.facts = facts
+        access.handle(record)
 
 
 def _milliseconds(seconds: float) -> float:
