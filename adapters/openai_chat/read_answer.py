@@ -41,7 +41,10 @@ _CHOICE_KEYS = frozenset({"index", "delta", "message", "finish_reason", "usage"}
 _SHARED_OF_TEXT = frozenset({"logprobs"})
 _SHARED_OF_RUN = frozenset({"service_tier", "system_fingerprint"})
 _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
-_TEXT = PartKind.TEXT  # reading a member off its enumeration costs as much as making half an event
+_TEXT, _STOP = (
+    PartKind.TEXT,
+    FinishReason.STOP,
+)  # reading a member off its enumeration costs as much as making half an event
 _PLAIN = frozenset({"content", "role"})
 _DELTA_KEYS = frozenset(
     {"content", "role", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "audio", "images"}
@@ -418,7 +421,7 @@ class ChatDecoder(JsonDecoder):
             self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
         elif end is not None and (lane := self._open(index)).finished is None:
             lane.finished = end
-            lane.stop = self._stop_in(choice) if end is FinishReason.STOP else None
+            lane.stop = self._stop_in(choice) if end is _STOP else None
             self.builder.end_reason(index, end)
 
     def _stop_in(self, choice: dict[str, Any]) -> str | None:
@@ -449,7 +452,7 @@ class ChatDecoder(JsonDecoder):
         """Gives out what was kept back: half a tag, calls without a name, the audio as one medium."""
         if not self._started:
             self._begin()
-        if self._lanes and all(lane.finished for lane in self._lanes.values()):
+        if self._lanes and not [index for index, lane in self._lanes.items() if lane.finished is None]:
             self._finish()
         for index, lane in self._lanes.items():
             for kind, piece in lane.think.close() if lane.think else ():

@@ -1,8 +1,7 @@
-"""Whole answers: chunks -> one completion object, and one completion object -> events."""
+"""Whole answers: deltas -> one completion object, and one completion object -> events."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from bridge.contract import Context, WireResponse
@@ -14,7 +13,7 @@ from bridge.model import Event
 from bridge.model.jsontext import read_json
 from bridge.toolkit.merging import Added
 
-_OF_CHOICE = frozenset({"index", "delta", "logprobs", "finish_reason"})
+_USUAL = frozenset({"logprobs", "finish_reason"})
 _FIRST = (*REASONING_FIELDS, "tool_calls")
 _NUMBERED = ("tool_calls", "annotations", "images")
 """The lists whose entries have an index in chunks only."""
@@ -23,20 +22,20 @@ _NUMBERED = ("tool_calls", "annotations", "images")
 
 
 class _Choice:
-    """One choice that grows by the entries of chunks, after the one with its role."""
+    """One choice that grows by deltas, after the one with its role."""
 
     def __init__(self) -> None:
         self._message = Added()
         self._beside: Added | None = None
         self._finish: str | None = None
 
-    def add(self, entry: dict[str, Any]) -> None:
-        if entry["delta"]:
-            self._message.add(entry["delta"])
-        if len(entry) > len(_OF_CHOICE) or entry["logprobs"] is not None:
+    def add(self, delta: dict[str, Any], beside: dict[str, Any]) -> None:
+        if delta:
+            self._message.add(delta)
+        if len(beside) > len(_USUAL) or beside["logprobs"] is not None:
             self._beside = self._beside or Added()
-            self._beside.add({k: v for k, v in entry.items() if k not in _OF_CHOICE or (k == "logprobs" and v)})
-        self._finish = entry["finish_reason"] or self._finish
+            self._beside.add({k: v for k, v in beside.items() if k not in _USUAL or (k == "logprobs" and v)})
+        self._finish = beside["finish_reason"] or self._finish
 
     def plain(self, index: int) -> dict[str, Any]:
         said = self._message.plain()
@@ -68,24 +67,33 @@ def _unnumbered(entry: Any) -> Any:
     return {k: v for k, v in entry.items() if k != "index"} if isinstance(entry, dict) else entry
 
 
-def completion(chunks: Sequence[Any]) -> dict[str, Any]:
-    """Return the completion that a client makes of these chunks, of which the first is their head."""
-    head = chunks[0]
-    more: dict[str, Any] = {}
-    choices: dict[int, _Choice] = {}
-    for chunk in chunks[1:]:
-        for entry in chunk["choices"]:
-            choice = choices.get(entry["index"])
-            if choice is None:
-                choices[entry["index"]] = _Choice()
-            else:
-                choice.add(entry)
-        if len(chunk) > 1:
-            more = {**chunk, **more}
-    usage = more.pop("usage", None)
-    del more["choices"]
-    listed = [choices[index].plain(index) for index in sorted(choices)]
-    return {**head, "object": "chat.completion", "choices": listed, "usage": usage, **more}
+class Completion:
+    """The completion that a client makes of the chunks of a stream, which are not made for it."""
+
+    def __init__(self, head: dict[str, Any]) -> None:
+        """`head` has the fields that all chunks have."""
+        self._head = head
+        self._choices: dict[int, _Choice] = {}
+        self._more: dict[str, Any] = {}
+
+    def open(self, index: int) -> None:
+        """Begin a choice."""
+        self._choices[index] = _Choice()
+
+    def add(self, index: int, delta: dict[str, Any], beside: dict[str, Any]) -> None:
+        """Add a delta to a choice, and what is beside it."""
+        self._choices[index].add(delta, beside)
+
+    def note(self, more: dict[str, Any]) -> None:
+        """Add fields beside the choices; the first value of a field counts."""
+        self._more = {**more, **self._more}
+
+    def value(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        more = self._more
+        usage = more.pop("usage", None)
+        listed = [choice.plain(index) for index, choice in sorted(self._choices.items())]
+        return {**self._head, "object": "chat.completion", "choices": listed, "usage": usage, **more}
 
 
 # ------------------------------------------------------------------ from backends

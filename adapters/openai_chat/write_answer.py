@@ -25,7 +25,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.whole_answer import completion
+from bridge.dialects.openai_chat.whole_answer import Completion
 from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, write_usage
 from bridge.model import (
     ArgsDelta,
@@ -111,6 +111,8 @@ class ChatEncoder(Encoder):
         """All choices below this number are open."""
         self._parts: dict[str, _Part | None] = {}
         """The open parts; None is one that clients have in `audio`."""
+        self._completion: Completion | None = None
+        """What becomes of an answer in one piece, in place of chunks."""
 
     # -------------------------------------------------------------- per token
 
@@ -141,17 +143,21 @@ class ChatEncoder(Encoder):
     # -------------------------------------------------------------- chunks
 
     def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any]) -> None:
-        if self.in_one_piece:
-            self.out.append({"choices": choices, **more})
-        else:
+        if self._completion is None:
             self.out.append(dumps({**self._head, "choices": choices, **more}))
+        else:
+            self._completion.note(more)
 
     def _say(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] = _BESIDE) -> None:
-        self._chunk([{"index": choice, "delta": delta, **beside}], {})
+        if self._completion is None:
+            self._chunk([{"index": choice, "delta": delta, **beside}], {})
+        else:
+            self._completion.add(choice, delta, beside)
 
     def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
-        entry = {"index": choice, "delta": delta, **_BESIDE}
-        template = None if self.in_one_piece else Template({**self._head, "choices": [entry]})
+        template = None
+        if self._completion is None:
+            template = Template({**self._head, "choices": [{"index": choice, "delta": delta, **_BESIDE}]})
         return _Part(choice, delta, template, **more)
 
     def _open(self, choice: int, content: str | None = "") -> _Choice:
@@ -161,7 +167,9 @@ class ChatEncoder(Encoder):
         known = self._choices.get(choice)
         if known is not None:
             return known
-        while not self.in_one_piece and self._opened < min(choice, _MOST_CHOICES):
+        if self._completion is not None:
+            self._completion.open(choice)
+        while self._completion is None and self._opened < min(choice, _MOST_CHOICES):
             earlier, self._opened = self._opened, self._opened + 1
             self._open(earlier)
         more, self._first = self._first, {}
@@ -188,7 +196,7 @@ class ChatEncoder(Encoder):
             self._head |= {name: extras[name] for name in constant if name in extras}
             self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
         if self.in_one_piece:
-            self.out.append(self._head)
+            self._completion = Completion(self._head)
 
     def message_ended(self, event: MessageEnded) -> None:
         choice = self._choices.get(event.choice) or self._open(event.choice)
@@ -337,7 +345,8 @@ class ChatEncoder(Encoder):
             self.out.append(DONE)
 
     def accumulate(self, frames: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        return completion(frames)
+        assert self._completion is not None, "a run begins with its head"
+        return self._completion.value()
 
 
 def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:

@@ -58,8 +58,11 @@ class _Stamp:
         second = int(moment)
         if second != self._second:
             self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(second))
-        return f"{self._text}.{int((moment - second) * 1000):03d}"
+            self._text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.localtime(second))
+        return self._text + _MILLISECONDS[int((moment - second) * 1000)]
+
+
+_MILLISECONDS = [f"{number:03d}" for number in range(1000)]
 
 
 @lru_cache(maxsize=256)
@@ -73,6 +76,17 @@ _UNPRINTABLE |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 # Line separators, and marks that turn the direction of what follows.
 _UNPRINTABLE |= {code: f"\\u{code:04x}" for code in (0x2028, 0x2029, 0x202A, 0x202B, 0x202C, 0x202D, 0x202E)}
 _UNPRINTABLE |= {code: f"\\u{code:04x}" for code in (*range(0x2066, 0x206A), *range(0xD800, 0xE000))}
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes each line at once; a handler's own steps between a record and its stream cost as much as the line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.stream.write(f"{self.format(record)}\n")
+            self.stream.flush()
+        except Exception:
+            self.handleError(record)
 
 
 class _Formatter(logging.Formatter):
@@ -153,7 +167,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.setLogRecordFactory(Record)
-    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler = _Handler(sys.stderr if stream is None else stream)
     formatter = JsonFormatter if form == "json" else TextFormatter
     handler.setFormatter(formatter(tracebacks=level.upper() == "DEBUG"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

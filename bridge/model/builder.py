@@ -25,7 +25,7 @@ from bridge.model.open_part import OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 # Reading a member off its enumeration costs as much as making half an event.
-_TOOL_CALL = PartKind.TOOL_CALL
+_TOOL_CALL, _REASONING = PartKind.TOOL_CALL, PartKind.REASONING
 _STOP, _TOOL_CALLS, _INTERRUPTED = FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.INTERRUPTED
 _LOOSE = frozenset({_STOP, _TOOL_CALLS, _INTERRUPTED})
 """Reasons that backends confuse: what was seen decides."""
@@ -178,7 +178,8 @@ class Builder:
         known = self._messages.get(key)
         if known is not None and not known.ended:
             return known.id
-        self.start()
+        if not self._started:
+            self.start()
         chosen = message_id if message_id and message_id not in NO_IDS else self._make_id("msg")
         while chosen in self._ids:
             chosen = self._make_id("msg")
@@ -204,8 +205,9 @@ class Builder:
         if message is None or message.ended or self.done:
             return
         cut = status if status in _CUT else None
-        for part_key in list(message.open):
-            self.end_part(part_key, status=cut)
+        if message.open:
+            for part_key in list(message.open):
+                self.end_part(part_key, status=cut)
         flowing = self._flows.pop(key, None)
         if flowing is not None:
             self._end(flowing, status=cut)
@@ -412,7 +414,8 @@ class Builder:
             return
         if self._reason is None and self._failure is None:
             self._failure = Failure(ErrorCode.TRUNCATED_STREAM, "The backend's answer ended before it was complete.")
-        self.start()
+        if not self._started:
+            self.start()
         status = _STATUSES.get(self._reason, _COMPLETED)
         if self._failure is not None:
             status = MessageStatus.CANCELED if self._failure.code is ErrorCode.CANCELED else MessageStatus.FAILED
@@ -493,7 +496,7 @@ class Builder:
             if message.choice not in choices:
                 choices.add(message.choice)
                 self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
-        self.answered = self.answered or kind is not PartKind.REASONING
+        self.answered = self.answered or kind is not _REASONING
         part = OpenPart(chosen, kind, message, call_id)
         self._out.append(
             ev.PartStarted(chosen, message.id, kind, call_id, name, origin, server_label, extras, message.choice)
@@ -520,7 +523,7 @@ class Builder:
     ) -> None:
         if part.ended:
             return
-        if (rest := part.rest()) is not None:
+        if part.fresh and (rest := part.rest()) is not None:
             self._out.append(rest)
         part.ended = True
         if status is None:

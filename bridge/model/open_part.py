@@ -10,6 +10,7 @@ from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, PartKind
 from bridge.model.parts import Extras
 
+_TOOL_CALL = PartKind.TOOL_CALL  # reading a member off its enumeration costs as much as making half an event
 _Maker = Callable[[str, str, Extras | None], Event]
 _MAKERS: dict[PartKind, _Maker] = {
     PartKind.TEXT: ev.TextDelta,
@@ -70,7 +71,7 @@ class OpenPart:
     _held: str = ""
 
     def __post_init__(self) -> None:
-        self.fresh = self.kind is PartKind.TOOL_CALL
+        self.fresh = self.kind is _TOOL_CALL
         self.make = self._first if self.fresh else _MAKERS[self.kind]
 
     def holds(self, text: str) -> bool:

@@ -80,12 +80,15 @@ def counts_in(usage: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     ranks: dict[str, int] = {}
     for name, given in usage.items():
-        if (place := _PLACES.get(name)) is None:
+        if name not in _PLACES:
             continue
-        count, rank = place
+        count, rank = _PLACES[name]
+        if count in ranks and ranks[count] <= rank:
+            continue
         value = given if type(given) is int and 0 <= given < _MOST else _count(given)
-        if value is not None and rank < ranks.get(count, len(_PLACES)):
-            found[count], ranks[count] = value, rank
+        if value is not None:
+            found[count] = value
+            ranks[count] = rank
     if _INNER.isdisjoint(usage):
         return found
     for count, (groups, names) in _GROUPS.items():

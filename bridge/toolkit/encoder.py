@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Any, ClassVar
 
-from bridge.contract.capabilities import Capabilities, Feature, Support
+from bridge.contract.capabilities import Capabilities, Feature
 from bridge.contract.context import Context
 from bridge.contract.dialect import EncoderLike
 from bridge.contract.wire import Frame, FrameLike
@@ -44,7 +44,6 @@ _PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResult
 
 
 _VALUES = frozenset({dict})
-_MESSAGE = ev.MessageStarted  # one of a further choice may be left out
 
 
 class Encoder(EncoderLike):
@@ -85,12 +84,15 @@ class Encoder(EncoderLike):
     """True to send the end of a call with invalid arguments only when it is known whether a limit cut it off
     (`CutCalls`)."""
     _handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
+    _at_once: ClassVar[Set[type]] = DELTAS
+    """Types of events that are written at once while nothing waits."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # Functions of the class, not bound methods: those would create reference cycles, which keep the data of a
         # stream in memory until the cycle collector runs.
         cls._handlers = {event: getattr(cls, name) for event, name in _METHODS.items()}
+        cls._at_once = DELTAS | (cls.free - {ev.MessageStarted})  # one of a further choice may be left out
 
     def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
         """`card` is the card of the dialect with the options of the route; `lane` is that of `Sequencer`."""
@@ -104,32 +106,26 @@ class Encoder(EncoderLike):
         """True while `accumulate` gets the frames: payloads are then not made to bytes."""
         self.usage: ev.UsageReported | None = None
         """The token counts that the backend reported."""
-        one_choice = card.answer(Feature.CHOICES) is not Support.EXACT
-        self._sequencer = Sequencer(context.lost if one_choice else None, self.free, self.inline, self.within, lane)
         self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
+        one_choice = context.lost if self._projection.has_one_choice else None
+        self._sequencer = Sequencer(one_choice, self.free, self.inline, self.within, lane)
         self._cut_calls = CutCalls() if self.holds_cut_calls else None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
         out = self.out = []
-        handlers, free, sequencer, projection = self._handlers, self.free, self._sequencer, self._projection
+        handlers, at_once, sequencer, projection = self._handlers, self._at_once, self._sequencer, self._projection
         rules, watched = projection.rules, projection.watched
         for event in self.ready(events):
             kind = type(event)
-            if kind in DELTAS and not sequencer.busy and not watched:
+            if sequencer.busy or not (kind in at_once or sequencer.at_once(event)):
+                for placed in sequencer.place(event):
+                    for ready in projection.feed(placed):
+                        handlers[type(ready)](self, ready)
+            elif kind not in rules or (kind in DELTAS and not watched):
                 handlers[kind](self, event)
-                continue
-            # Most events of free types are placed at once, without the call.
-            if (kind in free and not sequencer.busy and kind is not _MESSAGE) or sequencer.at_once(event):
-                rule = rules.get(kind)
-                if rule is None:
-                    handlers[kind](self, event)
-                    continue
-                for ready in rule(projection, event):
-                    handlers[type(ready)](self, ready)
-                continue
-            for placed in sequencer.place(event):
-                for ready in projection.feed(placed):
+            else:
+                for ready in rules[kind](projection, event):
                     handlers[type(ready)](self, ready)
         return out
 

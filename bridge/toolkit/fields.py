@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import compress, repeat
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from bridge.contract.capabilities import Feature
@@ -163,7 +162,7 @@ class Fields:
         values, known = body.value, self.known
         if only is not None:
             known = known.intersection(only)
-        for name in filter(values.__contains__, self._readers):
+        for name in sorted(self._readers.keys() & values.keys(), key=self._ranks.__getitem__):
             if only is not None and name not in only:
                 continue
             read, of_sampling, attribute = self._readers[name]
@@ -204,15 +203,16 @@ class Fields:
         """
         out: dict[str, Any] = {}
         values = self._values(request)
-        for row, value in compress(zip(self._rows, values, strict=True), map(is_not, values, repeat(None))):
-            if given is None or row.name not in given:
+        for row, value in zip(self._rows, values, strict=True):
+            if value is not None and (given is None or row.name not in given):
                 out[row.name] = value if row.write is None else row.write(value)
         if given:
             if not self._ranks.keys() >= given.keys():
                 raise ValueError(f"{self._dialect}: no row for {', '.join(sorted(given.keys() - self._ranks.keys()))}")
-            # Most of what is given is None; what is left is put in order.
-            out.update(compress(given.items(), map(is_not, given.values(), repeat(None))))
-            out = {name: out[name] for name in sorted(self._ranks.keys() & out.keys(), key=self._ranks.__getitem__)}
+            for name, value in given.items():
+                if value is not None:
+                    out[name] = value
+            out = {name: out[name] for name in sorted(out, key=self._ranks.__getitem__)}
         if only is not None:
             out = {name: value for name, value in out.items() if name in only}
         carried = self._carried

@@ -20,6 +20,10 @@ from bridge.toolkit.media import answer_feature
 from bridge.toolkit.refusals import is_beside
 
 _AS_TEXT = "sent as text"
+# Reading a member off its enumeration costs as much as making half an event.
+_EXACT, _DROP = Support.EXACT, Support.DROP
+_TEXT, _REFUSAL, _CALL = PartKind.TEXT, PartKind.REFUSAL, PartKind.TOOL_CALL
+_FUNCTION, _CANCELED = Origin.FUNCTION, FinishReason.CANCELED
 _HIDDEN_RESULT = "\0"
 """Stands for the message of the last text when a result that clients do not see came after it."""
 _ASIDE: dict[type, Feature] = {
@@ -56,7 +60,7 @@ class Projection:
 
     __slots__ = (
         "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost", "_marks_refusals",
-        "_questions", "_separates", "_supports", "_texts", "rules", "separators", "watched",
+        "_questions", "_separates", "_supports", "_texts", "has_one_choice", "rules", "separators", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -72,14 +76,13 @@ class Projection:
         """The open parts whose next piece has to be passed to `feed`; pieces of all others are written as they are."""
         self.separators: dict[str, int] = {}
         """The characters of the separator at the beginning of each open text that has one."""
-        self._supports, self.rules = _plan(card, tuple(keeps))
+        self._supports, self.rules, self._separates, self.has_one_choice = _plan(card, tuple(keeps))
         """`rules`: what is done with events of these types; all others are written as they are."""
         self._card = card
         self._lost = lost
         self._dialect = dialect
         self._keeps = keeps
         self._marks_refusals = marks_refusals
-        self._separates = self._supports[Feature.PART_BORDERS] is not Support.EXACT
         self._hidden: dict[str, Feature] = {}
         # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
         self._texts: dict[str, ev.PartStarted] = {}
@@ -128,19 +131,19 @@ class Projection:
     def _part_started(self, event: ev.PartStarted) -> Sequence[Event]:
         feature = _PARTS[event.kind]
         support = self._supports[feature]
-        if event.origin is not Origin.FUNCTION and self._supports[Feature.TOOL_ORIGIN] is Support.DROP:
+        if event.origin is not _FUNCTION and self._supports[Feature.TOOL_ORIGIN] is _DROP:
             self._lost.add(Feature.TOOL_ORIGIN)
-            event = replace(event, origin=Origin.FUNCTION)
-        if support is Support.DROP:
+            event = replace(event, origin=_FUNCTION)
+        if support is _DROP:
             self._hidden[event.part_id] = feature
             self.watched.add(event.part_id)
             if feature is Feature.TOOL_CALL:
                 self._lost.add(feature)
             return ()
-        if event.kind is PartKind.TOOL_CALL:
+        if event.kind is _CALL:
             self._called.add(event.call_id)
-        is_text = event.kind is PartKind.TEXT
-        if event.kind is PartKind.REFUSAL and support is Support.TEXT and not is_beside(event.extras, self._dialect):
+        is_text = event.kind is _TEXT
+        if event.kind is _REFUSAL and support is Support.TEXT and not is_beside(event.extras, self._dialect):
             self._lost.add(feature, _AS_TEXT)
             is_text = True
             if not self._marks_refusals:
@@ -265,13 +268,13 @@ class Projection:
 
     def _finished(self, event: ev.RunFinished) -> Sequence[Event]:
         feature = ENDS.get(event.reason)
-        support = Support.EXACT if feature is None else self._supports[feature]
+        support = _EXACT if feature is None else self._supports[feature]
         if feature is not None and support is Support.REFUSE:
             self._lost.add(feature, "sent as an error")
             return (ev.RunFailed(REFUSED[event.reason], event.ended_at, event.extras),)
-        if feature is not None and support is Support.DROP:
+        if feature is not None and support is _DROP:
             self._lost.add(feature)
-        if event.reason is FinishReason.CANCELED or not self._questions:
+        if not self._questions or event.reason is _CANCELED:
             return (event,)
         return (*self._asked(), event)
 
@@ -303,8 +306,12 @@ _RULES: dict[type, _Rule] = {
 
 
 @lru_cache
-def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Feature, Support], Mapping[type, _Rule]]:
-    """Return how each feature is carried, and the rules for that: those that change nothing are left out."""
+def _plan(
+    card: Capabilities, keeps: tuple[Feature, ...]
+) -> tuple[Mapping[Feature, Support], Mapping[type, _Rule], bool, bool]:
+    """Return how each feature is carried, and the rules for that: those that change nothing are left out. Then whether
+    a client joins texts, and whether it takes one choice only.
+    """
     supports = {f: Support.EXACT if f in keeps else entry.support for f, entry in card.answers.items()}
     rules = dict(_RULES)
     for kind, feature in _ASIDE.items():
@@ -314,4 +321,5 @@ def _plan(card: Capabilities, keeps: tuple[Feature, ...]) -> tuple[Mapping[Featu
         del rules[ev.RunStarted]
     if Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS]):
         del rules[ev.UsageReported]
-    return supports, rules
+    joins = supports[Feature.PART_BORDERS] is not Support.EXACT
+    return supports, rules, joins, card.answer(Feature.CHOICES) is not Support.EXACT

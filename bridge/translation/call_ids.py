@@ -32,6 +32,7 @@ REPEAT = "-repeat-"
 COPY = "-copy-"
 """The same for calls of earlier messages: another mark, so that ids of answers do not change those of earlier calls."""
 _OURS = re.compile(rf"(.+){REPEAT}\d{{1,9}}", re.DOTALL | re.ASCII)
+_TOOL_CALL = PartKind.TOOL_CALL
 
 
 class CallIds:
@@ -82,7 +83,7 @@ class UniqueCallIds(Stage):
 
     def __call__(self, events: list[Event]) -> list[Event]:
         for event in events:
-            if type(event) in _OF_CALLS and (type(event) is not PartStarted or event.kind is PartKind.TOOL_CALL):
+            if type(event) in _OF_CALLS and (type(event) is not PartStarted or event.kind is _TOOL_CALL):
                 break
         else:
             return events
@@ -90,7 +91,7 @@ class UniqueCallIds(Stage):
 
     def _one(self, event: Event) -> Event:
         if isinstance(event, PartStarted):
-            if event.kind is not PartKind.TOOL_CALL or not event.call_id:
+            if event.kind is not _TOOL_CALL or not event.call_id:
                 return event
             if self._ids is None:
                 made, finished = _calls_in(self._messages)
@@ -142,7 +143,7 @@ class OnlyResultsOfTheBackend(Stage):
 def of_calls(request: Request, back: Capabilities, lost: Losses) -> list[Stage]:
     """Return the stages that every answer passes first."""
     stages: list[Stage] = [UniqueCallIds(request.messages)]
-    if back.runs_tools is RunsTools.UNLISTED and request.tools:
+    if request.tools and back.runs_tools is RunsTools.UNLISTED:
         stages.append(OnlyResultsOfTheBackend(frozenset(tool.name for tool in request.tools), lost))
     return stages
 

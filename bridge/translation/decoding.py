@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 from bridge.contract import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
@@ -12,6 +11,7 @@ from bridge.model.events import TERMINAL
 from bridge.translation import framing
 from bridge.translation.framing import Splits, arrays, lines
 
+_JSON_LINES = Framing.JSON_LINES  # reading a member off its enumeration costs as much as making half an event
 _LOOKED_AT = 64
 """Bytes at the beginning of an answer that are looked at together to tell a stream from a body in one piece."""
 
@@ -34,7 +34,7 @@ class AnswerDecoder:
         self,
         dialect: Dialect,
         context: Context,
-        headers: Mapping[str, str] | None = None,
+        headers: dict[str, str] | None = None,
         *,
         status: int = 200,
         max_event: int | None = None,
@@ -46,12 +46,11 @@ class AnswerDecoder:
         self._framing = framing.of(dialect.framing)
         self._dialect = dialect
         self._context = context
-        self._headers = dict(headers) if headers is not None else {"content-type": dialect.content_type}
-        self._status = status
         # A caller without headers has a recording, which is a stream unless its bytes say otherwise.
-        declared = self._headers.get("content-type", "") if headers is not None else self._framing.CONTENT_TYPE
-        self._declared_stream = declared.lower().startswith(self._framing.CONTENT_TYPE)
-        is_lines = dialect.framing is Framing.JSON_LINES
+        self._is_recording = headers is None
+        self._headers = {"content-type": dialect.content_type} if headers is None else headers
+        self._status = status
+        is_lines = dialect.framing is _JSON_LINES
         self._may_be_lines = is_lines or dialect.streams_json_lines
         self._has_line = False
         self._limit = max_event or self._framing.MAX_EVENT
@@ -115,7 +114,12 @@ class AnswerDecoder:
     @property
     def is_whole(self) -> bool:
         """The answer is a body in one piece, as far as its headers and what has come of it tell."""
-        return self._streams is False or (self._streams is None and not self._declared_stream)
+        return self._streams is False or (self._streams is None and not self._is_declared_stream)
+
+    @property
+    def _is_declared_stream(self) -> bool:
+        declared = self._headers.get("content-type", "").lower()
+        return self._is_recording or declared.startswith(self._framing.CONTENT_TYPE)
 
     @property
     def _are_declared_lines(self) -> bool:

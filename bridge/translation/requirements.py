@@ -89,10 +89,11 @@ class _Changes:
 
     def messages(self, survey: Survey) -> None:
         demands, kinds = self._demands, survey.kinds
-        is_one = demands.system is SystemPlace.ONE
-        is_first = is_one or (demands.system is SystemPlace.FIRST and not self.is_own)
-        if is_first and (survey.has_later_system or (is_one and survey.systems > 1)):
-            self._system(is_one)
+        if survey.has_later_system or survey.systems > 1:
+            is_one = demands.system is SystemPlace.ONE
+            is_first = survey.has_later_system and demands.system is SystemPlace.FIRST and not self.is_own
+            if is_one or is_first:
+                self._system(is_one)
         if demands.results_follow_calls and not LINKED.isdisjoint(kinds):
             extras = self.request.extra(demands.own) if self.is_own else {}
             is_stored = not demands.stored_by.isdisjoint(extras)

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 import ssl
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import cast
 
 import httptools
@@ -38,8 +37,10 @@ _NEXT_ADDRESS = 0.25
 """Seconds after which a host's next address is tried beside the one before (RFC 8305)."""
 _HIGH_WATER = 256 * 1024
 """Bytes that may wait for the reader before the backend is made to wait."""
-_INVALID_NAME = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
-_INVALID_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+"""What the name of a header may consist of."""
+_CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
+"""What no value may have."""
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 """For zlib: a header of gzip or of deflate."""
 
@@ -158,6 +159,11 @@ class Http1Answer:
         self._drained: asyncio.TimerHandle | None = None
 
     # ------------------------------------------------------------------ for the reader
+
+    @property
+    def at_end(self) -> bool:
+        """The body has ended, and all of it was read."""
+        return self.ended and not self._pieces
 
     async def read(self, most: int) -> bytes:
         """Return up to `most` bytes that have arrived; nothing at the end of the body, or where `take` returned False.
@@ -288,7 +294,7 @@ class Http1Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._answer: Http1Answer | None = None
-        self._parser: httptools.HttpResponseParser | None = None
+        self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._beside_body = 0
         self._pieces: list[bytes] = []
@@ -310,7 +316,6 @@ class Http1Connection(asyncio.Protocol):
         self._answer = answer
         self.reusable = self.got_data = False
         self._beside_body = 0
-        self._parser = httptools.HttpResponseParser(self)
         try:
             if len(body) <= PIECE:
                 transport.write(head + body)
@@ -383,15 +388,15 @@ class Http1Connection(asyncio.Protocol):
             full.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        answer, parser = self._answer, self._parser
-        if answer is None or parser is None:
+        answer = self._answer
+        if answer is None:
             # Nobody asked for it: the next request on this connection would get it for its answer.
             self.close()
             return
         self.got_data = True
         broken: Exception | None = None
         try:
-            parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             cause = error.__context__
             broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is not HTTP.")
@@ -415,6 +420,7 @@ class Http1Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = self._sending = None
+        del self._parser  # which refers to this connection
         self.resume_writing()
         answer, self._answer = self._answer, None
         self.reusable = False
@@ -433,6 +439,8 @@ class Http1Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ the parser's callbacks
 
     def on_message_begin(self) -> None:
+        if self._answer is None:
+            raise InvalidAnswer("The backend sent a second answer.")
         self._headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -441,46 +449,52 @@ class Http1Connection(asyncio.Protocol):
         self._headers[key] = text if known is None else f"{known}, {text}"
 
     def on_headers_complete(self) -> None:
-        answer, parser = self._answer, self._parser
-        assert parser is not None
-        status = parser.get_status_code()
-        if answer is None:
-            raise InvalidAnswer("The backend sent a second answer.")
-        if status >= 200:
-            answer.begin(status, self._headers)
+        status = self._parser.get_status_code()
+        if self._answer is not None and status >= 200:
+            self._answer.begin(status, self._headers)
 
     def on_body(self, body: bytes) -> None:
         self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        parser = self._parser
-        if parser is not None and parser.get_status_code() >= 200 and self._answer is not None:
+        if self._answer is not None and self._parser.get_status_code() >= 200:
             # What follows on this connection, if anything, was not asked for.
-            self.reusable = parser.should_keep_alive() and self._sent_all
-            self._answer = self._parser = None
+            self.reusable = self._parser.should_keep_alive() and self._sent_all
+            self._answer = None
 
 
 def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes:
-    """Return the request line and the headers. Raises `ValueError` for what cannot be written."""
-    lines = [f"{method} {url.raw_path_qs} HTTP/1.1", f"host: {_host(url)}"]
-    names = set(map(str.lower, headers))
-    if "accept" not in names:
+    """Return the request line and the headers, whose names are in lower case. Raises `ValueError` for what cannot be
+    written.
+    """
+    lines = [_request_line(method, url)]
+    if "accept" not in headers:
         lines.append("accept: */*")
-    if url.user is not None and "authorization" not in names:
+    if url.user is not None and "authorization" not in map(str.lower, headers):
         credentials = base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
         lines.append(f"authorization: Basic {credentials}")
-    if "" in names or _INVALID_NAME.search("".join(names)) or _INVALID_VALUE.search("".join(headers.values())):
-        bad = [n for n, v in headers.items() if not n or _INVALID_NAME.search(n) or _INVALID_VALUE.search(v)]
-        raise ValueError(f"The header {bad[0]!r} cannot be sent.")
     lines += map(": ".join, headers.items())
     if size or method not in ("GET", "HEAD"):
         lines.append(f"content-length: {size}")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+    # As bytes, each check is one look in C: line breaks are the only control characters. The first line has one inside.
+    head = ("\r\n".join(lines) + "\r\n\r\n").encode()
+    breaks = 2 * (len(lines) + 2)
+    if "" in headers or "".join(headers).encode().translate(None, _TOKEN) or _controls(head) != breaks:
+        bad = [n for n, v in headers.items() if not n or n.encode().translate(None, _TOKEN) or _controls(v.encode())]
+        raise ValueError(f"The header {bad[0]!r} cannot be sent.")
+    return head
 
 
-def _host(url: URL) -> str:
+def _controls(text: bytes) -> int:
+    """Return how many characters of a text no header may have."""
+    return len(text) - len(text.translate(None, _CONTROLS))
+
+
+@lru_cache(maxsize=256)
+def _request_line(method: str, url: URL) -> str:
+    """Return the request line and the host. Backends have few addresses."""
     host = url.host_subcomponent or ""
-    return host if url.is_default_port() else f"{host}:{url.port}"
+    return f"{method} {url.raw_path_qs} HTTP/1.1\r\nhost: {host if url.is_default_port() else f'{host}:{url.port}'}"
 
 
 @cache

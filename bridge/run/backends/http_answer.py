@@ -38,6 +38,11 @@ class HttpAnswer(Protocol):
     status: int
     headers: dict[str, str]
 
+    @property
+    def at_end(self) -> bool:
+        """The body has ended, and all of it was read."""
+        ...
+
     async def read(self, most: int) -> bytes:
         """Return up to `most` bytes as soon as any are there; nothing at the end."""
         ...

@@ -554,6 +554,10 @@ class AiohttpAnswer:
         self._response = response
         backend.reads(response)
 
+    @property
+    def at_end(self) -> bool:
+        return self._response.content.at_eof()
+
     def unread(self, most: int) -> bytes:
         return unread(self._response)
 
@@ -619,7 +623,7 @@ class HttpCall:
             raise BackendError.of(await backend.refused(answer.status, answer.headers, answer.read, self.sent))
         self._decoder = self._new_decoder(answer.headers, answer.status)
 
-    def _new_decoder(self, headers: Mapping[str, str], status: int) -> AnswerDecoder:
+    def _new_decoder(self, headers: dict[str, str], status: int) -> AnswerDecoder:
         backend = self._backend
         return AnswerDecoder(backend.dialect, self.context, headers, status=status, max_event=backend.max_event)
 
@@ -650,8 +654,8 @@ class HttpCall:
                 self._began = data[: _EXCERPT + 1]
             self.received += len(data)
             events += decoder.receive(data)
-        elif not events:
-            events = decoder.close()
+        if not (data or events) or (decoder.is_whole and answer.at_end):
+            events += decoder.close()
             self._running = False
         self.frames = decoder.frames
         if not self._understood:
