@@ -212,7 +212,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
         # The configuration's checks let through only a backend whose dialect offers tools.
         tools=getattr(tools_at, "tools", None),
         tools_at=tools_at,
-        extras_at=cast("HttpBackend | None", backends[section.extras.backend] if section.extras is not None else None),
+        extras_at=cast("HttpBackend | None", backends[section.extras] if section.extras is not None else None),
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )

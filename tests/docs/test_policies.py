@@ -202,10 +202,8 @@ def test_tools_that_the_backend_ran_are_withheld() -> None:
 
 def test_arguments_towards_agentscope() -> None:
     more = {"tool_calls": [{"index": 0, "function": {"arguments": " "}}]}
-    wire = chunks(CALL, more, more)
-    plain = translated(wire, "openai-chat", "agentscope")
-    growing = translated(wire, "openai-chat", "agentscope", client_options={"arguments": "snapshots"})
-    assert growing.count(b'"call_id":"call-1"') > plain.count(b'"call_id":"call-1"')
+    few, many = (translated(chunks(CALL, *pieces), "openai-chat", "agentscope") for pieces in ([], [more, more, more]))
+    assert few.count(b'"call_id":"call-1"') == many.count(b'"call_id":"call-1"') > 0
 
 
 def test_texts_of_two_messages() -> None:
@@ -217,8 +215,6 @@ def test_texts_of_two_messages() -> None:
     builder.end()
     wire = encode(registry.get("agentscope"), builder.take())
     assert fold(decode(CHAT, [translated(wire, "agentscope", "openai-chat")])).text == "one\n\ntwo"
-    out = translated(wire, "agentscope", "openai-chat", client_options={"message_separator": " - "})
-    assert fold(decode(CHAT, [out])).text == "one - two"
 
 
 # ---------------------------------------------------------------------- what a backend is asked

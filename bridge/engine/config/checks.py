@@ -262,7 +262,7 @@ def _extras(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pr
     if route.extras is None:
         return
     path = (*path, "extras")
-    name = route.extras.backend
+    name = route.extras
     known = config.backends[name].dialect
     for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, name)}, a backend")):
         found = dialect_of(dialect)

@@ -13,6 +13,7 @@ from bridge.contract import registry
 from bridge.engine.config.kinds import back_options, front_options
 from bridge.engine.config.origin import ConfigOrigin
 from bridge.engine.config.problems import EXPECTED, UNKNOWN, WRONG, Path, Problem, nearest, path_text
+from bridge.engine.config.removed import removed
 from bridge.engine.config.schema.backends import Backend
 from bridge.engine.config.schema.routes import Route
 from bridge.engine.config.schema.whole import Config
@@ -198,6 +199,8 @@ def _unknown_name(what: str, known: list[str], value: Any, given: str) -> str:
 
 
 def _unknown_key(path: Path, data: Any, model: Any) -> str:
+    if (instead := removed(".".join(map(str, (*path[:1], *path[2:]))))) is not None:
+        return instead
     section, word = _model_at(path[:-1], data, model), str(path[-1])
     fields = section.model_fields.items() if _is_model(section) else ()
     known = [field.alias or name for name, field in fields]
