@@ -85,11 +85,11 @@ COMMON = {
 """The keys that people set, each with an example."""
 
 SECTIONS = {
-    "server": "Server",
-    "backends": "Backend",
-    "routes": "Route",
-    "stores": "Stores",
-    "speech": "Speech",
+    "server": "ServerSection",
+    "backends": "BackendSection",
+    "routes": "RouteSection",
+    "stores": "StoresSection",
+    "speech": "SpeechSection",
 }
 """The parts of the page, and the definition in the schema that each shows: of backends and routes one entry."""
 _UNITS = {

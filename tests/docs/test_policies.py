@@ -10,7 +10,7 @@ import pytest
 
 from bridge import ErrorCode, Translator, Unsupported
 from bridge.contract import Feature, Support, WireResponse, registry
-from bridge.engine.config import Backend, Route
+from bridge.engine.config import BackendSection, RouteSection
 from bridge.errors import RULES
 from bridge.model import (
     FinishReason,
@@ -91,7 +91,9 @@ def test_every_test_of_a_policy_has_its_row() -> None:
 def test_every_option_exists() -> None:
     for row in ROWS:
         kind = row[-2].partition(" ")[0]
-        side, section = {"route": ("front_options", Route), "backend": ("back_options", Backend)}.get(kind, ("", None))
+        side, section = {"route": ("front_options", RouteSection), "backend": ("back_options", BackendSection)}.get(
+            kind, ("", None)
+        )
         options = {o for d in EVERY for o in getattr(d, side).model_fields} if side else set()
         options |= set(section.model_fields) if section is not None else set()
         for option in re.findall(r"`(\w+)", row[-2])[:1]:

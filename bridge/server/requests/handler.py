@@ -31,7 +31,7 @@ from bridge.server.requests.spans import spanned
 from bridge.server.requests.writing import BEGUN, HeldResource, abort, has_left, hold, send
 
 if TYPE_CHECKING:
-    from bridge.engine.config import Server
+    from bridge.engine.config import ServerSection
 
 log = logging.getLogger("bridge.server")
 
@@ -62,7 +62,7 @@ class RequestScope:
         self.bridge: Bridge = handler.bridge
         self.route: Route = handler.route
         self.limiter: RouteLimiter = handler.limiter
-        self.server: Server = handler.server
+        self.server: ServerSection = handler.server
         self.user = report.user
         self.lock: RunLock | None = None
         self.stream: web.StreamResponse | None = None

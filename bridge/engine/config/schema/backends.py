@@ -32,7 +32,7 @@ from bridge.engine.config.schema.base import FreeOptions, OrOff, Section, dialec
 from bridge.engine.config.units import Duration, DurationOrOff, Size
 
 
-class Timeouts(Section):
+class TimeoutsSection(Section):
     """Timeouts in seconds; None = no limit."""
 
     connect: DurationOrOff = Field(
@@ -57,7 +57,7 @@ class Timeouts(Section):
     )
 
 
-class Retry(Section):
+class RetrySection(Section):
     # One attempt by default: clients such as the OpenAI SDK retry themselves, and the numbers would multiply.
     attempts: Positive = Field(
         default=1,
@@ -81,7 +81,7 @@ class Retry(Section):
     )
 
 
-class Breaker(Section):
+class BreakerSection(Section):
     failures: Positive = Field(
         default=5,
         description="consecutive failures after which the breaker opens. For: backends that fail for a moment only",
@@ -91,21 +91,21 @@ class Breaker(Section):
     )
 
 
-class GcpAuth(Section):
+class GcpAuthSection(Section):
     scope: Text = Field(
         default="https://www.googleapis.com/auth/cloud-platform",
         description="scope of the tokens. For: service accounts that get a narrower one",
     )
 
 
-class AzureAuth(Section):
+class AzureAuthSection(Section):
     scope: Text = Field(
         default="https://cognitiveservices.azure.com/.default",
         description="scope of the tokens. For: Azure Government and other national clouds",
     )
 
 
-class AwsAuth(Section):
+class AwsAuthSection(Section):
     service: OptionalText = Field(
         default=None,
         description="name of the service in signatures; absent = bedrock-mantle where the host of the url begins so, "
@@ -119,7 +119,7 @@ class AwsAuth(Section):
     )
 
 
-class BackendAuth(Section):
+class BackendAuthSection(Section):
     """Credentials that expire. Exactly one of `command`, `gcp`, `azure` and `aws` is set; `auth: gcp` is short for
     `auth: {gcp: {}}`.
     """
@@ -142,13 +142,13 @@ class BackendAuth(Section):
         description="header of the token; in authorization it follows the word Bearer"
         ". For: gateways that want it elsewhere, such as x-api-key",
     )
-    gcp: GcpAuth | None = Field(
+    gcp: GcpAuthSection | None = Field(
         default=None, description="tokens of Google's default credentials (extra gcp). For: Vertex AI"
     )
-    azure: AzureAuth | None = Field(
+    azure: AzureAuthSection | None = Field(
         default=None, description="tokens of Azure's default credentials (extra azure). For: Azure OpenAI with Entra ID"
     )
-    aws: AwsAuth | None = Field(
+    aws: AwsAuthSection | None = Field(
         default=None, description="signatures with AWS's default credentials (extra aws). For: Amazon Bedrock"
     )
 
@@ -168,7 +168,7 @@ class BackendAuth(Section):
         return self
 
 
-class Backend(Section):
+class BackendSection(Section):
     """A model, an agent, or the demo."""
 
     dialect: BackDialect = Field(
@@ -201,7 +201,7 @@ class Backend(Section):
     api_key: OptionalSecret = Field(
         default=None, description="key of the backend, sent as its dialect requires; empty = none. For: most models"
     )
-    auth: BackendAuth | None = Field(
+    auth: BackendAuthSection | None = Field(
         default=None,
         description="credentials that expire, in place of api_key"
         ". For: Vertex AI, Azure, Bedrock, and tokens from a vault",
@@ -244,14 +244,15 @@ class Backend(Section):
         description="maximum size of an event of a stream, or of an answer that is not streamed"
         ". For: backends that send large pictures in one event, or small containers",
     )
-    timeouts: Timeouts = Field(
-        default_factory=Timeouts,
+    timeouts: TimeoutsSection = Field(
+        default_factory=TimeoutsSection,
         description="timeouts of a call. For: models and agents that are slower, or must be faster",
     )
-    retry: Retry = Field(
-        default_factory=Retry, description="retries of a failed call. For: clients that do not retry by themselves"
+    retry: RetrySection = Field(
+        default_factory=RetrySection,
+        description="retries of a failed call. For: clients that do not retry by themselves",
     )
-    breaker: OrOff[Breaker] = Field(
+    breaker: OrOff[BreakerSection] = Field(
         default=None,
         description="circuit breaker for a failing backend"
         ". For: fallbacks, so that a dead backend is not asked each time",

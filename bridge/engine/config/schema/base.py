@@ -49,7 +49,7 @@ class Section(BaseModel):
         return data
 
 
-class Concurrency(Section):
+class ConcurrencySection(Section):
     """Maximum numbers of concurrent and queued requests."""
 
     concurrent: Positive = Field(

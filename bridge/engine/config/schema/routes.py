@@ -23,10 +23,10 @@ from bridge.engine.config.kinds import (
 )
 from bridge.engine.config.problems import at, expected, wrong
 from bridge.engine.config.removed import removed
-from bridge.engine.config.schema.base import Concurrency, FreeOptions, OrOff, Section, dialect_options
+from bridge.engine.config.schema.base import ConcurrencySection, FreeOptions, OrOff, Section, dialect_options
 
 
-class RouteTool(Section):
+class RouteToolSection(Section):
     """A tool that the clients of a route may call."""
 
     backend: BackendGroup = Field(
@@ -39,10 +39,12 @@ class RouteTool(Section):
 
 
 _host: TypeAdapter[str] = TypeAdapter(BackendName)
-_offered: TypeAdapter[dict[str, RouteTool]] = TypeAdapter(Annotated[dict[str, RouteTool], Field(min_length=1)])
+_offered: TypeAdapter[dict[str, RouteToolSection]] = TypeAdapter(
+    Annotated[dict[str, RouteToolSection], Field(min_length=1)]
+)
 
 
-class Route(Section):
+class RouteSection(Section):
     """One frontend at one path. Exactly one of `backend`, `models`, and `tools` as a mapping is set."""
 
     dialect: FrontDialect = Field(description="dialect of the frontend. For: every route")
@@ -81,7 +83,7 @@ class Route(Section):
         description="same dialect on both sides: send payloads byte for byte"
         ". For: fields and bytes that no translation may change",
     )
-    tools: BackendName | dict[str, RouteTool] | None = Field(
+    tools: BackendName | dict[str, RouteToolSection] | None = Field(
         default=None,
         description="backend whose registered tools the bridge offers to the model and runs; or, in place of backend, "
         "where the clients of the dialect call tools: name of each tool -> `{backend, title, description}`"
@@ -101,7 +103,7 @@ class Route(Section):
         default=None, description="address of a gRPC dialect, host:port, instead of path. For: every gRPC route"
     )
     agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route. For: every gRPC route")
-    limits: OrOff[Concurrency] = Field(
+    limits: OrOff[ConcurrencySection] = Field(
         default=None,
         description="concurrency limits of this route. For: a backend that bears fewer requests than the server",
     )
@@ -200,7 +202,7 @@ class Route(Section):
         return self.tools if isinstance(self.tools, str) else None
 
     @property
-    def offered(self) -> dict[str, RouteTool]:
+    def offered(self) -> dict[str, RouteToolSection]:
         """The tools that clients call, by name; none if the route has one for its `backend`, or no such clients."""
         return self.tools if isinstance(self.tools, dict) else {}
 

@@ -41,13 +41,13 @@ from bridge.engine.config.kinds import (
     is_loopback,
 )
 from bridge.engine.config.problems import at, expected, wrong
-from bridge.engine.config.schema.base import Concurrency, OrOff, Section, or_none_word, or_off_word
+from bridge.engine.config.schema.base import ConcurrencySection, OrOff, Section, or_none_word, or_off_word
 from bridge.engine.config.units import Duration, DurationOrOff, Moment, Size, is_off
 
 HttpClient = Literal["aiohttp", "httptools"]
 
 
-class Cors(Section):
+class CorsSection(Section):
     # Open by default: browsers are the usual clients of AgentScope, AG-Kit and AG-UI, whose own servers are open, too.
     # Stored data are only for listed origins.
     origins: tuple[Origin, ...] = Field(
@@ -62,7 +62,7 @@ def _off_is_empty(value: Any) -> Any:
     return {"origins": ()} if is_off(value) else value
 
 
-class Quota(Section):
+class QuotaSection(Section):
     """What one key may use. Counted over all processes if `stores.runs` is in PostgreSQL."""
 
     requests_per_minute: Positive | None = Field(
@@ -81,7 +81,7 @@ class Quota(Section):
     )
 
 
-class PerKey(Quota):
+class PerKeySection(QuotaSection):
     concurrent: Positive | None = Field(
         default=None,
         description="concurrent requests and stored runs of one key, over all processes that share the database of "
@@ -96,7 +96,7 @@ class PerKey(Quota):
     )
 
 
-class Limits(Concurrency):
+class LimitsSection(ConcurrencySection):
     concurrent: Positive = Field(
         default=1000,
         description="concurrent requests and stored runs, in all workers together"
@@ -124,12 +124,12 @@ class Limits(Concurrency):
         description="idle time after which a WebSocket connection is closed"
         ". For: proxies that close idle connections sooner, or clients that pause for longer",
     )
-    per_key: OrOff[PerKey] = Field(
+    per_key: OrOff[PerKeySection] = Field(
         default=None, description="limits of each key or user. For: servers that several teams share"
     )
 
 
-class Allowed(Section):
+class AllowedSection(Section):
     """The permissions of a key, or of a scope of a token."""
 
     routes: tuple[str, ...] = Field(
@@ -155,7 +155,7 @@ class Allowed(Section):
         return frozenset(Scope if "*" in self.operations else map(Scope, self.operations))
 
 
-class Client(Allowed):
+class ClientSection(AllowedSection):
     """A key's user, its permissions, and its validity."""
 
     name: Text = Field(description="user who owns the data created with this key. For: every key")
@@ -168,7 +168,7 @@ class Client(Allowed):
         default=None,
         description="date or time at which the key expires. For: trials, contractors, and the old key of a rotation",
     )
-    limits: Quota | None = Field(
+    limits: QuotaSection | None = Field(
         default=None,
         description="limits of this key, in place of those of per_key. For: a client with a contract of its own",
     )
@@ -179,7 +179,7 @@ class Client(Allowed):
     )
 
 
-class ApiKey(Client):
+class ApiKeySection(ClientSection):
     """One client. Exactly one of `key` and `key_sha256` is set."""
 
     key: Secret | None = Field(
@@ -206,7 +206,7 @@ class ApiKey(Client):
         return hashlib.sha256(self.key.get_secret_value().encode()).hexdigest()
 
 
-class Jwt(Section):
+class JwtSection(Section):
     """Signed tokens. Exactly one of `jwks_url` and `secret` is set."""
 
     jwks_url: OptionalUrl = Field(
@@ -248,7 +248,7 @@ class Jwt(Section):
         " everything"
         ". For: providers that grant scopes (scope, scp, roles)",
     )
-    scopes: dict[str, Allowed] | None = Field(
+    scopes: dict[str, AllowedSection] | None = Field(
         default=None,
         description="what each scope of scope_claim allows; absent = scopes are names of operations, on all routes"
         ". For: scopes with names of their own",
@@ -283,13 +283,13 @@ class Jwt(Section):
         return ("HS256",) if self.secret is not None else PUBLIC_ALGORITHMS
 
 
-class Auth(Section):
+class AuthSection(Section):
     """Authentication. Without any method anyone may call, which only `auth: none` can express."""
 
-    keys: tuple[ApiKey, ...] | None = Field(
+    keys: tuple[ApiKeySection, ...] | None = Field(
         default=None, description="API keys of clients. For: applications and people with a key each"
     )
-    jwt: OrOff[Jwt] = Field(default=None, description="signed tokens. For: users of an identity provider")
+    jwt: OrOff[JwtSection] = Field(default=None, description="signed tokens. For: users of an identity provider")
     trusted_header: HeaderName | None = Field(
         default=None,
         description="header with the user's name, set by a proxy"
@@ -321,13 +321,13 @@ class Auth(Section):
 
 def _none_is_open(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     if value == "none":
-        return Auth.model_construct()
-    if value is not None and not isinstance(value, dict | Auth):
+        return AuthSection.model_construct()
+    if value is not None and not isinstance(value, dict | AuthSection):
         raise expected("a mapping with keys, or the word none")
     return handler(value)
 
 
-class Metrics(Section):
+class MetricsSection(Section):
     path: MountPath = Field(
         default="/metrics", description="path of the metrics for Prometheus. For: platforms that scrape another path"
     )
@@ -345,7 +345,7 @@ class Metrics(Section):
     )
 
 
-class Traces(Section):
+class TracesSection(Section):
     endpoint: Url = Field(
         description="base URL of an OTLP receiver over HTTP; /v1/traces is added. For: OpenTelemetry collectors"
     )
@@ -358,7 +358,7 @@ class Traces(Section):
     )
 
 
-class Health(Section):
+class HealthSection(Section):
     live: MountPath = Field(
         default="/healthz", description="liveness: 200 while the process runs. For: platforms with fixed paths"
     )
@@ -367,7 +367,7 @@ class Health(Section):
     )
 
 
-class Server(Section):
+class ServerSection(Section):
     host: BareHost = Field(
         default="127.0.0.1",
         description="address to listen on; :: = all of IPv4 and IPv6, 0.0.0.0 = all of IPv4, localhost = both families"
@@ -400,8 +400,8 @@ class Server(Section):
         description="time for open streams to finish after SIGTERM"
         ". For: answers that take minutes, and platforms that kill sooner",
     )
-    cors: Annotated[Cors, BeforeValidator(_off_is_empty)] = Field(
-        default_factory=Cors,
+    cors: Annotated[CorsSection, BeforeValidator(_off_is_empty)] = Field(
+        default_factory=CorsSection,
         description="rules for browsers of other origins (CORS); off = no cross-origin requests"
         ". For: servers that no page may call",
         json_schema_extra=or_off_word,
@@ -422,11 +422,11 @@ class Server(Section):
         description="time that a write to a client may block before its connection is closed; off = no limit"
         ". For: clients on mobile networks that pause, or stricter public servers",
     )
-    limits: Limits = Field(
-        default_factory=Limits,
+    limits: LimitsSection = Field(
+        default_factory=LimitsSection,
         description="concurrency limits of the server. For: small machines, and servers that several teams share",
     )
-    auth: Annotated[Auth | None, WrapValidator(_none_is_open)] = Field(
+    auth: Annotated[AuthSection | None, WrapValidator(_none_is_open)] = Field(
         default=None,
         description="authentication of callers; absent = anyone may call, on loopback only; none = anyone may call"
         ". For: everyone who serves other machines",
@@ -457,14 +457,15 @@ class Server(Section):
         "may use the page"
         ". For: a page for people, beside keys for programs",
     )
-    metrics: OrOff[Metrics] = Field(
-        default_factory=Metrics, description="metrics for Prometheus; off = none. For: servers without a Prometheus"
+    metrics: OrOff[MetricsSection] = Field(
+        default_factory=MetricsSection,
+        description="metrics for Prometheus; off = none. For: servers without a Prometheus",
     )
-    traces: OrOff[Traces] = Field(
+    traces: OrOff[TracesSection] = Field(
         default=None, description="traces for OpenTelemetry; absent = none. For: OpenTelemetry collectors"
     )
-    health: Health = Field(
-        default_factory=Health, description="paths of the health checks. For: platforms with fixed paths"
+    health: HealthSection = Field(
+        default_factory=HealthSection, description="paths of the health checks. For: platforms with fixed paths"
     )
 
     @property

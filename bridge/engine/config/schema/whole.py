@@ -12,17 +12,17 @@ from bridge.contract.surface import shown_path
 from bridge.engine.config.kinds import AttachmentsUrl, HistoryUrl, OptionalSecret, RunsUrl, Text, Url, dialect_of
 from bridge.engine.config.origin import ConfigOrigin
 from bridge.engine.config.problems import at, expected, wrong
-from bridge.engine.config.schema.backends import Backend
+from bridge.engine.config.schema.backends import BackendSection
 from bridge.engine.config.schema.base import OrOff, Section
-from bridge.engine.config.schema.routes import Route
-from bridge.engine.config.schema.server import Server
+from bridge.engine.config.schema.routes import RouteSection
+from bridge.engine.config.schema.server import ServerSection
 from bridge.engine.config.units import Duration, Size
 from bridge.errors import ConfigError
 
 DAY = 86400.0
 
 
-class Retention(Section):
+class RetentionSection(Section):
     events: Duration = Field(
         default=DAY,
         description="retention of the events of runs"
@@ -43,7 +43,7 @@ def _a_second(value: float) -> float:
     return value
 
 
-class Stores(Section):
+class StoresSection(Section):
     history: OrOff[HistoryUrl] = Field(
         default="sqlite:///data/bridge.db",
         description="URL of the store of conversations and stored answers: sqlite or postgresql; off = none"
@@ -90,12 +90,12 @@ class Stores(Section):
         "All clients with one API key are one user"
         ". For: public pages, where anyone may begin conversations",
     )
-    retention: Retention = Field(
-        default_factory=Retention, description="retention times. For: small disks, or rules on personal data"
+    retention: RetentionSection = Field(
+        default_factory=RetentionSection, description="retention times. For: small disks, or rules on personal data"
     )
 
 
-class Speech(Section):
+class SpeechSection(Section):
     url: Url = Field(
         description="base URL of an OpenAI-compatible service with /audio/transcriptions"
         ". For: voice input of AgentRuns clients"
@@ -111,21 +111,21 @@ class Speech(Section):
 class Config(Section):
     """The whole configuration of one bridge."""
 
-    server: Server = Field(
-        default_factory=Server,
+    server: ServerSection = Field(
+        default_factory=ServerSection,
         description="the server: address, limits, authentication. For: everyone who serves others than this machine",
     )
-    backends: dict[str, Backend] = Field(
+    backends: dict[str, BackendSection] = Field(
         description="name -> a backend that answers requests. For: every configuration"
     )
-    routes: tuple[Route, ...] = Field(
+    routes: tuple[RouteSection, ...] = Field(
         min_length=1, description="frontends: dialects and their paths. For: every configuration"
     )
-    stores: Stores = Field(
-        default_factory=Stores,
+    stores: StoresSection = Field(
+        default_factory=StoresSection,
         description="databases and files for state. For: several machines, or state in a place of your own",
     )
-    speech: Speech | None = Field(
+    speech: SpeechSection | None = Field(
         default=None, description="speech to text; absent = not offered. For: frontends with a microphone"
     )
     _origin: ConfigOrigin | None = PrivateAttr(default=None)
