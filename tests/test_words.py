@@ -101,7 +101,8 @@ def test_the_rules_bite(code: str, found: tuple[int, int]) -> None:
 
 # Each limit is what stands now: a new name that something else has already fails. `bridge/sdk` has the names of the
 # protocols' own documents, and adapters are alike on purpose. Names with an underscore are of one module.
-MOST_CLASSES, MOST_FILES = 5, 3
+# The class is `Splitter`, of each framing: `FramingModule` names it.
+MOST_CLASSES, MOST_FILES = 1, 3
 CODE = [path for path in FILES if path.is_relative_to(ROOT / "bridge") and "sdk" not in path.parts]
 
 Names = Iterable[tuple[str, str]]

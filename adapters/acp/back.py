@@ -27,25 +27,45 @@ class BackOptions(Options):
     permissions: Permissions = Field(
         "ask",
         description="Who decides what the agent asks permission for: `ask`, the person, with the next request of the "
-        "conversation, and `reject` where nobody can be asked; `reject`; or `allow_once`, everything, each time.",
+        "conversation, and `reject` where there is no next request; `reject`; or `allow_once`, everything, each time."
+        " For: runs without a person (reject, or allow_once in a sandbox).",
     )
     mode: str = Field(
         "",
         description="Id of the mode of the agent's sessions, such as `default` or `plan`; empty = the agent's own "
-        "choice, in which some agents ask for no permission.",
+        "choice, in which some agents ask for no permission."
+        " For: Claude Code, which decides by itself unless its mode is default.",
     )
     auth_method: str = Field(
-        "", description="Id of the agent's way to authenticate that needs no person; empty = none is chosen."
+        "",
+        description="Id of the agent's way to authenticate that needs no person; empty = none is chosen."
+        " For: agents that offer several ways, such as Codex.",
     )
-    sessions_per_process: int = Field(8, ge=1, description="Sessions of one owner that share a process.")
-    processes: int = Field(4, ge=1, description="Processes at a time, or connections to `url`.")
-    idle: _Seconds = Field(600.0, description="Seconds without a run after which a process is ended.")
-    start_timeout: _Seconds = Field(30.0, description="Seconds that an agent has until it takes a prompt.")
+    sessions_per_process: int = Field(
+        8,
+        ge=1,
+        description="Sessions of one owner that share a process."
+        " For: agents whose sessions disturb each other (1), or small machines.",
+    )
+    processes: int = Field(
+        4, ge=1, description="Processes at a time, or connections to `url`. For: small machines, or many users."
+    )
+    idle: _Seconds = Field(
+        600.0,
+        description="Time without a run after which a process is ended."
+        " For: small machines, or agents that start slowly.",
+    )
+    start_timeout: _Seconds = Field(
+        30.0, description="Time that an agent has until it takes a prompt. For: agents that npx downloads first."
+    )
     cancel_timeout: _Seconds = Field(
-        5.0, description="Seconds that a canceled prompt has to end; then the agent's process is ended."
+        5.0,
+        description="Time that a canceled prompt has to end; then the agent's process is ended."
+        " For: agents that finish a tool before they stop.",
     )
-    park_for: _Seconds = Field(600.0, description="Seconds that the agent waits for the answer to its question.")
-    restarts: int = Field(3, ge=1, description="Starts of one owner's processes in a minute.")
+    park_for: _Seconds = Field(
+        600.0, description="Time that the agent waits for the answer to its question. For: people who answer later."
+    )
 
 
 class Back(AgentDialect):
@@ -62,7 +82,6 @@ class Back(AgentDialect):
             start=own.start_timeout,
             grace=own.cancel_timeout,
             park=own.park_for,
-            restarts=own.restarts,
         )
 
     def permissions(self, options: Options) -> Permissions:

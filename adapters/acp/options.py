@@ -15,5 +15,6 @@ class FrontOptions(Options):
     mcp_servers: Literal["ignore", "refuse"] = Field(
         "ignore",
         description="MCP servers that an editor passes with a session: none is ever started or called. ignore: the "
-        "session begins without them, which is logged; refuse: the session is refused.",
+        "session begins without them, which is logged; refuse: the session is refused."
+        " For: editors whose user should know that the servers are not there.",
     )

@@ -45,7 +45,7 @@ CAPABILITIES = Capabilities(
             Feature.CUSTOM: _NO_EVENT,
             Feature.RAW: "events of other dialects; its own pass unchanged",
             Feature.CHOICES: "one answer; only the first choice is sent",
-            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages",
             Feature.MODEL: _NO_EVENT,
         },
         refuse={Feature.FINISH_CANCELED: "sent as an error, never as a normal end"},
@@ -106,7 +106,7 @@ _BY_OPTION = "dropped by option media"
 @lru_cache
 def card(options: FrontOptions) -> Capabilities:
     """Return the card of a route of generation 1 with these options."""
-    found = CAPABILITIES.changed(separator=options.message_separator)
+    found = CAPABILITIES
     if options.media == "drop":
         found = found.changed(drop=dict.fromkeys(_MEDIA, _BY_OPTION))
     if options.reasoning == "text":

@@ -147,8 +147,7 @@ def encoder(context: Context) -> EncoderLike:
     """Return AG-UI's encoder, by default with the reference server's reasoning events (capture g2-thinking)."""
     ag_ui = ag_ui_dialect()
     own = FrontOptions.of(context)
-    shared = {"reasoning_events": own.reasoning_events, "keepalive": own.keepalive}
-    options = ag_ui.front_options.model_validate(shared)
+    options = ag_ui.front_options.model_validate({"reasoning_events": own.reasoning_events})
     return Encoder(ag_ui.encoder(replace(context, options=options)), context)
 
 

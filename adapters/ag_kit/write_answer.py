@@ -142,14 +142,12 @@ class GenerationOneEncoder(Encoder):
             if self._options.errors == "text":
                 self._write_text(("\n\n" if self._has_text else "") + error_as_text(error))
             self.out.append(write({"type": "error", "error": error}))
-        if self._options.done_mark:
-            self.out.append(DONE)
+        self.out.append(DONE)
 
     # ------------------------------------------------------------------ the rest
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
-        if self._options.keepalive == "comment":
-            self.out.append(KEEPALIVE)
+        self.out.append(KEEPALIVE)
 
     def raw(self, event: ev.Raw) -> None:
         """Write an event of this dialect that has no model event, unchanged."""

@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from bridge.contract import Options
-from bridge.toolkit.units import OffWord
 
 Prop: TypeAlias = Literal[
     "model",
@@ -31,13 +30,14 @@ class FrontOptions(Options):
     """Options of an AG-UI route."""
 
     reasoning_events: Literal["reasoning", "thinking", "none"] = Field(
-        "reasoning", description="Reasoning events: REASONING_*, THINKING_* for the oldest clients, or none."
+        "reasoning",
+        description="Reasoning events: REASONING_*, THINKING_* for the oldest clients, or none."
+        " For: clients before 0.0.47 (thinking), or older ones that fail at both (none).",
     )
     forwarded_props: tuple[Prop, ...] = Field(
-        (), description="Keys of forwardedProps that set fields of the request; all others go to AG-UI backends only."
-    )
-    keepalive: OffWord[Literal["comment", "off"]] = Field(
-        "comment", description="What is sent on an idle stream: an SSE comment, or nothing."
+        (),
+        description="Keys of forwardedProps that set fields of the request; all others go to AG-UI backends only."
+        " For: pages that let people choose a model or a temperature.",
     )
 
 
@@ -45,14 +45,22 @@ class BackOptions(Options):
     """Options of an AG-UI backend."""
 
     protocol_version: Literal["1.0"] | None = Field(
-        None, description="Protocol version in requests; null for agents of 0.x, some of which reject the field."
+        None,
+        description="Protocol version in requests; null for agents of 0.x, some of which reject the field."
+        " For: agents of AG-UI 1.0 that take media in results.",
     )
     part_style: Literal["binary", "media"] = Field(
-        "media", description="Format of media: the parts of version 0.1.15 and later, or the earlier ones."
+        "media",
+        description="Format of media: the parts of version 0.1.15 and later, or the earlier ones."
+        " For: agents up to 0.1.14, which know only binary parts.",
     )
     forward_props: bool = Field(
-        False, description="Send model, sampling, tool choice and response format in forwardedProps."
+        False,
+        description="Send model, sampling, tool choice and response format in forwardedProps."
+        " For: agents that read them, such as another bridge.",
     )
     reasoning_history: bool = Field(
-        True, description="Send earlier reasoning as messages; off for Python agents up to 0.1.9, which reject them."
+        True,
+        description="Send earlier reasoning as messages; off for Python agents up to 0.1.9, which reject them."
+        " For: Python agents up to 0.1.9, which reject such messages.",
     )

@@ -300,8 +300,7 @@ class AGUIEncoder(Encoder):
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
         self._flush()
-        if self._options.keepalive == "comment":
-            self.out.append(KEEPALIVE)
+        self.out.append(KEEPALIVE)
 
     # ------------------------------------------------------------------ the end
 

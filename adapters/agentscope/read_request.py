@@ -10,7 +10,6 @@ from bridge.dialects.agentscope.calls import CALLS, OUTPUTS, call_of, result_of
 from bridge.dialects.agentscope.contents import part_of
 from bridge.dialects.agentscope.extras import NAME, reasoning_of
 from bridge.dialects.agentscope.normalization import CONTENT_TYPES, SPELLING, message_type, unwrap_data
-from bridge.dialects.agentscope.options import FrontOptions
 from bridge.dialects.openai.shapes import choice, shape, write_choice, write_format
 from bridge.model import (
     HistoryMode,
@@ -107,7 +106,7 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     reader.read(body)
     request = Request(reader.messages, history=HistoryMode.DELTA, resume=reader.resume)
     rest = FIELDS.read(body, request, only=FIELDS.known - PASSED_ON)
-    request.stream = request.stream or not FrontOptions.of(context).honour_stream
+    request.stream = True  # as the reference server, which knows no other answer
     _tools(body, request, rest)
     if rest:
         rest = FIELDS.read(Node(rest), request, only=PASSED_ON, tolerant=True)

@@ -48,9 +48,9 @@ _REASON_FAILURES = {
     FinishReason.CONTENT_FILTER: Failure(ErrorCode.CONTENT_FILTER, CUT[FinishReason.CONTENT_FILTER]),
     FinishReason.CANCELED: Failure(ErrorCode.CANCELED, "The run was canceled."),
 }
-# The options with the status for a finish reason.
+# The options with the status for a finish reason. An answer that reached its token limit is completed.
 _REASON_OPTIONS = {
-    FinishReason.LENGTH: "length",
+    FinishReason.LENGTH: None,
     FinishReason.CONTENT_FILTER: "content_filter",
     FinishReason.CANCELED: "canceled",
 }
@@ -147,15 +147,12 @@ class MessagesEncoder(Encoder):
 
     def _status_of(self, reason: FinishReason, backend_status: object) -> str:
         """Return the status for a reason: the route's option, else the status sent by a backend of this dialect."""
-        option = _REASON_OPTIONS.get(reason)
-        if option is None:
+        if reason not in _REASON_OPTIONS:
             return "completed"
-        chosen = str(getattr(self._options, option))
-        return (
-            backend_status
-            if isinstance(backend_status, str) and option not in self._options.model_fields_set
-            else chosen
-        )
+        option = _REASON_OPTIONS[reason]
+        if isinstance(backend_status, str) and option not in self._options.model_fields_set:
+            return backend_status
+        return "completed" if option is None else str(getattr(self._options, option))
 
     def _record_reason(self, reason: FinishReason, status: str) -> None:
         """Write the reason into the metadata of the last message; open a message if there is none."""
@@ -263,20 +260,14 @@ class MessagesEncoder(Encoder):
         part = self._open_part
         assert part is not None
         part.pieces.append(event.text)
-        if self._options.arguments == "snapshots":
-            self._write_call(part.started, "".join(part.pieces))
-        elif self._options.arguments == "deltas":
-            self._write_call(part.started, event.text, delta=True)
 
-    def _write_call(
-        self, event: ev.PartStarted, arguments: str, end: dict[str, Any] | None = None, *, delta: bool = False
-    ) -> None:
-        """Write a call with the arguments so far or, with `delta`, the next piece; `end` ends it."""
+    def _write_call(self, event: ev.PartStarted, arguments: str, end: dict[str, Any] | None = None) -> None:
+        """Write a call with the arguments so far; `end` ends it."""
         assert self._output.message is not None
         kind = self._output.message.kind
         data = call_data(kind, event.call_id or "", event.name or "", arguments, event.server_label)
         if end is None:
-            self._output.content("data", 0, delta, {"data": data})
+            self._output.content("data", 0, False, {"data": data})
         else:
             self._output.end_content("data", {"data": data}, end)
 

@@ -30,17 +30,21 @@ class FrontOptions(Options):
     """Options of a route with the UI message stream."""
 
     ui_version: Literal[5, 6, 7] = Field(
-        6, description="Oldest major version of `ai` among the clients; version 5 has no tool approvals."
+        6,
+        description="Oldest major version of `ai` among the clients; version 5 has no tool approvals."
+        " For: pages with version 5 of `ai`.",
     )
     body_fields: tuple[BodyField, ...] = Field(
         ("system", "tools", "model"),
         description="Fields beside `messages` that set fields of the request; all others go to backends of this "
-        "dialect only.",
+        "dialect only."
+        " For: pages that send more (body of useChat), or that must not choose a model.",
     )
     last_message: bool = Field(
         False,
         description="Clients may send `message`, the last one, in place of `messages`; the bridge keeps the chat by "
-        "its `id`.",
+        "its `id`."
+        " For: pages that send the last message only, as the AI SDK's guide for stored chats does.",
     )
 
     @property
@@ -55,8 +59,11 @@ class BackOptions(Options):
     system: Literal["text", "message", "body"] = Field(
         "text",
         description="Place of the system prompt: before the user's first text, in a message of role system "
-        "(rejected by servers of version 7 and Pydantic AI), or in the field `system`.",
+        "(rejected by servers of version 7 and Pydantic AI), or in the field `system`."
+        " For: handlers that read the instructions elsewhere.",
     )
     body_fields: tuple[BodyField, ...] = Field(
-        (), description="Fields to send beside `messages`; the protocol defines none of them."
+        (),
+        description="Fields to send beside `messages`; the protocol defines none of them."
+        " For: handlers that read model, tools or a temperature of the body.",
     )

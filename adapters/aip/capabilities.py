@@ -37,7 +37,7 @@ CAPABILITIES = Capabilities(
             Feature.CUSTOM: _NO_MESSAGE,
             Feature.RAW: _NO_MESSAGE,
             Feature.CHOICES: "one answer; only the first choice is sent",
-            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages",
             Feature.MODEL: _NO_FIELD + "; option extras: embedded",
         },
         refuse={Feature.FINISH_CANCELED: "sent as an error, never as a normal end"},
@@ -92,7 +92,7 @@ CAPABILITIES = Capabilities(
 @lru_cache
 def card(options: FrontOptions) -> Capabilities:
     """Return the card of a route with these options."""
-    found = CAPABILITIES.changed(separator=options.message_separator)
+    found = CAPABILITIES
     if options.extras == "embedded":
         found = found.changed(exact=(Feature.USAGE, Feature.USAGE_DETAILS, Feature.MODEL))
     if options.reasoning == "text":

@@ -49,7 +49,7 @@ CAPABILITIES = Capabilities(
             Feature.STEP: _NO_PART,
             Feature.CUSTOM: _NO_PART,
             Feature.RAW: "events of other dialects; its own code execution and unknown parts pass unchanged",
-            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages",
         },
         refuse={Feature.FINISH_CANCELED: "sent as an error, never as a finish reason"},
     ),
@@ -92,7 +92,7 @@ _MEDIA = (Feature.IMAGE, Feature.AUDIO, Feature.VIDEO, Feature.FILE)
 
 
 @lru_cache
-def card(media: str, separator: str) -> Capabilities:
+def card(media: str) -> Capabilities:
     """Return the card of a route with these options."""
     dropped = dict.fromkeys(_MEDIA if media == "drop" else (), "dropped by option media")
-    return CAPABILITIES.changed(drop=dropped, separator=separator)
+    return CAPABILITIES.changed(drop=dropped)

@@ -77,7 +77,7 @@ class Gemini(CountingDialect, ModelsDialect):
     # ------------------------------------------------------------- as the front
 
     def capabilities_with(self, options: Options) -> Capabilities:
-        return card(options.media, options.message_separator) if isinstance(options, FrontOptions) else CAPABILITIES
+        return card(options.media) if isinstance(options, FrontOptions) else CAPABILITIES
 
     def decode_request(self, wire: WireRequest, context: Context) -> Request:
         return read_request.decode_request(wire, context)

@@ -69,7 +69,7 @@ class GeminiEncoder(Encoder):
 
     def __init__(self, context: Context) -> None:
         self._options = options = FrontOptions.of(context)
-        super().__init__(context, card(options.media, options.message_separator), _lane)
+        super().__init__(context, card(options.media), _lane)
         self._cut = False
         self._head: dict[str, Any] = {}
         self._parts: dict[str, _Part] = {}
@@ -188,7 +188,7 @@ class GeminiEncoder(Encoder):
             self.lost.add_raw(event)
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
-        if self._options.keepalive == "text" and self._head:
+        if self._head:
             self._say(0, _EMPTY)
 
     # ------------------------------------------------------------------ the end

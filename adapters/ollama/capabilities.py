@@ -45,7 +45,7 @@ CAPABILITIES = Capabilities(
             Feature.CUSTOM: _NO_FIELD,
             Feature.RAW: _NO_FIELD,
             Feature.CHOICES: "one answer; only the first choice is sent",
-            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages",
             Feature.MODEL: "answers name the model as the request named it",
         },
         refuse={Feature.FINISH_CONTENT_FILTER: _AS_ERROR, Feature.FINISH_CANCELED: _AS_ERROR},

@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.contract import Options
-from bridge.toolkit.units import OffWord
 
 Capability = Literal["audio", "embedding", "insert", "thinking", "tools", "vision"]
 
@@ -17,9 +16,13 @@ class ModelOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    context: int | None = Field(None, ge=1, description="Length of the context window in tokens.")
+    context: int | None = Field(
+        None, ge=1, description="Length of the context window in tokens. For: models whose backend does not say it."
+    )
     capabilities: tuple[Capability, ...] | None = Field(
-        None, description="What it can do beside completion: audio, embedding, insert, thinking, tools, vision."
+        None,
+        description="What it can do beside completion: audio, embedding, insert, thinking, tools, vision."
+        " For: VS Code and other clients that offer only models with tools.",
     )
 
 
@@ -28,22 +31,29 @@ class FrontOptions(Options):
 
     models: dict[str, ModelOptions] = Field(
         default_factory=dict,
-        description="Model name or glob -> what clients get to know about it, in place of what the backend says.",
+        description="Model name or glob -> what clients get to know about it, in place of what the backend says."
+        " For: backends that say little about their models.",
     )
     context_length: int = Field(
-        32768, ge=1, description="Context window in tokens of models for which nothing says it; clients cut to it."
+        32768,
+        ge=1,
+        description="Context window in tokens of models for which nothing says it; clients cut to it."
+        " For: clients that cut conversations to it.",
     )
-    version: str = Field("0.33.0", pattern=r"^\d+\.\d+\.\d+$", description="The version of Ollama in /api/version.")
-    message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
-    keepalive: OffWord[Literal["text", "off"]] = Field(
-        "text", description="What is sent on a silent stream: an object with an empty text, or nothing."
+    version: str = Field(
+        "0.33.0",
+        pattern=r"^\d+\.\d+\.\d+$",
+        description="The version of Ollama in /api/version. For: clients that demand a newer one.",
     )
     media: Literal["text", "drop"] = Field(
-        "text", description="Images, files and data in an answer: sent as Markdown or JSON text, or omitted."
+        "text",
+        description="Images, files and data in an answer: sent as Markdown or JSON text, or omitted."
+        " For: clients that read the text aloud or parse it.",
     )
     server_tools: Literal["drop", "text", "reasoning"] = Field(
         "drop",
-        description="Tools that a backend of another dialect ran itself: left out, or sent as text or reasoning.",
+        description="Tools that a backend of another dialect ran itself: left out, or sent as text or reasoning."
+        " For: clients over agents, where people want to see what was done.",
     )
 
 
@@ -53,11 +63,17 @@ class BackOptions(Options):
     truncate: bool = Field(
         False,
         description="A conversation longer than the context: true = the server cuts its beginning off silently, "
-        "false = it answers with an error.",
+        "false = it answers with an error."
+        " For: chats that should go on when they are too long.",
     )
     num_ctx: int | None = Field(
-        None, ge=1, description="Context window in tokens with which models are loaded; absent = the server's default."
+        None,
+        ge=1,
+        description="Context window in tokens with which models are loaded; absent = the server's default."
+        " For: long prompts, as the server's default is short.",
     )
     keep_alive: str | int | None = Field(
-        None, description="How long a model stays loaded, such as 10m; -1 = for ever; absent = the server's default."
+        None,
+        description="How long a model stays loaded, such as 10m; -1 = for ever; absent = the server's default."
+        " For: machines with little memory, or models that load slowly.",
     )

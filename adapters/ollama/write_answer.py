@@ -29,8 +29,7 @@ class OllamaEncoder(Encoder):
     keeps = (Feature.MODEL,)
 
     def __init__(self, context: Context) -> None:
-        self._options = FrontOptions.of(context)
-        super().__init__(context, card(self._options.media))
+        super().__init__(context, card(FrontOptions.of(context).media))
         request = context.request
         self._notes: Wire = {} if request is None else request.extra(NAME).get(NOTES) or {}
         self._is_silent = request is not None and request.reasoning_effort == "none"
@@ -92,7 +91,7 @@ class OllamaEncoder(Encoder):
     # ------------------------------------------------------------------ the end
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
-        if self._options.keepalive == "text" and self._text is not None:
+        if self._text is not None:
             self.out.append(self._text(""))
 
     def failed(self, event: ev.RunFailed) -> None:

@@ -53,7 +53,7 @@ CAPABILITIES = Capabilities(
             Feature.STEP: _NO_EVENT,
             Feature.CUSTOM: _NO_EVENT,
             Feature.RAW: "events of other dialects; its own pass unchanged",
-            Feature.PART_BORDERS: "texts are joined, with a blank line between messages; option message_separator",
+            Feature.PART_BORDERS: "texts are joined, with a blank line between messages",
         },
         refuse={Feature.FINISH_CANCELED: "sent as an error with the code canceled, never as a finish reason"},
     ),
@@ -100,9 +100,9 @@ _MEDIA = (Feature.IMAGE, Feature.VIDEO, Feature.FILE, Feature.DATA)
 
 
 @lru_cache
-def card(media: str, separator: str, signs: bool) -> Capabilities:
+def card(media: str, signs: bool) -> Capabilities:
     """Return the card of a route with these options; `signs`: reasoning has its signatures."""
-    found = CAPABILITIES.changed(separator=separator)
+    found = CAPABILITIES
     if media == "drop":
         found = found.changed(drop=dict.fromkeys(_MEDIA, "dropped by option media"), other_media=Support.DROP)
     if signs:
@@ -112,4 +112,4 @@ def card(media: str, separator: str, signs: bool) -> Capabilities:
 
 def card_of(options: FrontOptions) -> Capabilities:
     """Return the card of a route with these options."""
-    return card(options.media, options.message_separator, options.reasoning_field == "reasoning_details")
+    return card(options.media, options.reasoning_field == "reasoning_details")

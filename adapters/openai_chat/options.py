@@ -16,19 +16,24 @@ class FrontOptions(Options):
     reasoning_field: Literal["reasoning_content", "reasoning", "both", "reasoning_details"] = Field(
         "reasoning_content",
         description="Field with the model's reasoning; reasoning_details adds that field, with signatures, to "
-        "reasoning.",
+        "reasoning."
+        " For: clients of newer vLLM (reasoning) and OpenRouter (reasoning_details).",
     )
     keepalive: OffWord[Literal["comment", "chunk", "off"]] = Field(
-        "comment", description="What is sent on an idle stream: an SSE comment, an empty chunk, or nothing."
+        "comment",
+        description="What is sent on an idle stream: an SSE comment, an empty chunk, or nothing."
+        " For: clients whose time limit only chunks reset (chunk), or that do not skip comments (off).",
     )
-    message_separator: str = Field("\n\n", description="Text between the texts of two messages of one answer.")
     media: Literal["text", "images", "drop"] = Field(
         "text",
         description="Media and data in an answer: sent as Markdown or JSON text; the same, but images in the "
-        "field images; or omitted. Inline audio is always sent in audio.",
+        "field images; or omitted. Inline audio is always sent in audio."
+        " For: clients of OpenRouter, which read images; clients that parse the text (drop).",
     )
     server_tools: Literal["drop", "text", "reasoning"] = Field(
-        "drop", description="Tool calls that the backend ran itself: omitted, or sent as text or as reasoning."
+        "drop",
+        description="Tool calls that the backend ran itself: omitted, or sent as text or as reasoning."
+        " For: chat pages over agents, where people want to see what was done.",
     )
 
 
@@ -36,24 +41,32 @@ class BackOptions(Options):
     """Options of a chat completions backend."""
 
     include_usage: bool = Field(
-        True, description="Request token counts in streams; off for servers that reject stream_options."
+        True,
+        description="Request token counts in streams. For: servers that reject stream_options.",
     )
     developer_role: Literal["keep", "system"] = Field(
-        "keep", description="Send the role developer unchanged, or as system to servers that do not support it."
+        "keep",
+        description="Send the role developer unchanged, or as system."
+        " For: vLLM, llama.cpp and others that know no developer role.",
     )
     system_inside: Literal["keep", "hoist"] = Field(
         "keep",
-        description="System messages: kept in place, or joined to one before all other messages, for models whose "
-        "template accepts only that.",
+        description="System messages: kept in place, or joined to one before all other "
+        "messages."
+        " For: models whose chat template takes one system message at the start (Qwen).",
     )
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens", description="Field that limits the length of an answer."
+        "max_tokens", description="Field that limits the length of an answer. For: OpenAI's reasoning models."
     )
     reasoning_history: Literal["tool_turns", "always", "never"] = Field(
-        "tool_turns", description="Earlier reasoning to send: that of turns with tool calls, all, or none."
+        "tool_turns",
+        description="Earlier reasoning to send: that of turns with tool calls, all, or none."
+        " For: DeepSeek, which wants or refuses it by model.",
     )
     think_tags: Literal["text", "reasoning"] = Field(
-        "text", description="Keep <think>...</think> in the text, or decode it as reasoning."
+        "text",
+        description="Keep <think>...</think> in the text, or decode it as reasoning."
+        " For: models without a reasoning parser in front, such as R1 and QwQ.",
     )
     prompt_cache: Literal["drop", "breakpoints", "marks", "key"] | None = Field(
         None,
@@ -61,10 +74,12 @@ class BackOptions(Options):
         "prompt_cache_breakpoint, which only newer models accept, or (marks) as cache_control, for servers such as "
         "OpenRouter and LiteLLM; key: omitted, and requests without a prompt_cache_key get one derived from their "
         "tools and system text; absent = key towards api.openai.com for clients of all dialects but "
-        "anthropic-messages and openai-responses, else drop.",
+        "anthropic-messages and openai-responses, else drop."
+        " For: OpenRouter and LiteLLM (marks), and newer OpenAI models (breakpoints).",
     )
     unsupported_media: Literal["refuse", "text", "parts"] = Field(
         "refuse",
         description="Media that OpenAI does not support: refuse the request, send them as text, or send them in "
-        "the parts of other servers (audio_url, video_url, file_url).",
+        "the parts of other servers (audio_url, video_url, file_url)."
+        " For: vLLM and DashScope, which take video and audio URLs (parts), or text models (text).",
     )

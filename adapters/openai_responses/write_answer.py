@@ -60,7 +60,7 @@ class ResponsesEncoder(Encoder):
     keeps = (Feature.USAGE,)
 
     def __init__(self, context: Context) -> None:
-        self._options = options = FrontOptions.of(context)
+        options = FrontOptions.of(context)
         self._background = is_background(context)
         super().__init__(context, card(options.media, background=self._background))
         self.final: Wire | None = None
@@ -387,8 +387,7 @@ class ResponsesEncoder(Encoder):
     def heartbeat(self, event: ev.Heartbeat) -> None:
         # Not `response.created` before the backend's own: that names the response, and clients send its id back as
         # `previous_response_id`. The official SDKs and Codex skip comments, as readers of event streams must.
-        if self._options.keepalive == "comment":
-            self.out.append(KEEPALIVE)
+        self.out.append(KEEPALIVE)
 
     # ------------------------------------------------------------------ the end
 

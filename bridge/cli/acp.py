@@ -35,7 +35,7 @@ from bridge.server.sessions import RunScope, SessionConnection
 
 if TYPE_CHECKING:
     from bridge.engine.bridge import Bridge
-    from bridge.engine.config.schema.routes import Route as RouteSection
+    from bridge.engine.config.schema.routes import RouteSection
     from bridge.engine.route import Route
 
 log = logging.getLogger("bridge.rpc")

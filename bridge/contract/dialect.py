@@ -179,8 +179,7 @@ class Dialect:
         if options is None:
             return self.capabilities
         card = self.capabilities_with(options)
-        separator: str = getattr(options, "message_separator", card.separator)
-        return replace(card, separator=separator, history=options.sent_history or card.history)
+        return replace(card, history=options.sent_history or card.history)
 
     def capabilities_with(self, options: Options) -> Capabilities:
         """Return the capabilities with these options of a route, for dialects whose options change what clients see."""

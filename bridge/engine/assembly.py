@@ -80,14 +80,14 @@ def tracing_for(config: cfg.Config) -> Tracing | None:
     return Tracing(section.endpoint, service=section.service, sample=section.sample, version=version("dialect-bridge"))
 
 
-def _provider(section: cfg.Backend) -> str:
+def _provider(section: cfg.BackendSection) -> str:
     """Return the vendor of a backend's protocol."""
     if section.is_demo or section.target is not None:
         return section.dialect
     return registry.get(section.dialect).provider or section.dialect
 
 
-def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folder: str | None) -> Backend:
+def _backend(name: str, section: cfg.BackendSection, http_client: cfg.HttpClient, folder: str | None) -> Backend:
     names = ModelNames(section.model, dict(section.model_map))
     breaker = CircuitBreaker(name, section.breaker.failures, section.breaker.open_for) if section.breaker else None
     timeouts = Timeouts(**section.timeouts.model_dump())
@@ -125,7 +125,7 @@ def _backend(name: str, section: cfg.Backend, http_client: cfg.HttpClient, folde
     return backend_class(dialect)(name, dialect, url, **settings)
 
 
-def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str], None]) -> Credentials:
+def _credentials(key: str, auth: cfg.BackendAuthSection, url: URL, learn: Callable[[str], None]) -> Credentials:
     """Return what authenticates the requests of a backend. Raises `ConfigError`."""
     from bridge.run.backends import credentials as made
 
@@ -143,7 +143,7 @@ def _credentials(key: str, auth: cfg.BackendAuth, url: URL, learn: Callable[[str
 
 
 def _agent(
-    name: str, section: cfg.Backend, dialect: AgentDialect, settings: dict[str, Any], folder: str | None
+    name: str, section: cfg.BackendSection, dialect: AgentDialect, settings: dict[str, Any], folder: str | None
 ) -> Backend:
     from bridge.run.backends.agents.agent_backend import AgentBackend
     from bridge.run.backends.agents.program import Program, absolute
@@ -183,7 +183,7 @@ def backend_class(dialect: Dialect) -> Callable[..., Backend]:
     return HttpBackend
 
 
-def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder: str | None) -> Route:
+def _route(index: int, section: cfg.RouteSection, backends: dict[str, Backend], folder: str | None) -> Route:
     def group(names: cfg.Names) -> BackendGroup:
         return BackendGroup([backends[name] for name in cfg.names_in(names)], cfg.weights_in(names))
 
@@ -212,7 +212,7 @@ def _route(index: int, section: cfg.Route, backends: dict[str, Backend], folder:
         # The configuration's checks let through only a backend whose dialect offers tools.
         tools=getattr(tools_at, "tools", None),
         tools_at=tools_at,
-        extras_at=cast("HttpBackend | None", backends[section.extras.backend] if section.extras is not None else None),
+        extras_at=cast("HttpBackend | None", backends[section.extras] if section.extras is not None else None),
         max_tool_rounds=section.max_tool_rounds,
         mid_stream_fallback=section.mid_stream_fallback,
     )

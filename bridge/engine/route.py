@@ -40,7 +40,7 @@ from bridge.run.tools.tool_sources import Tools
 from bridge.translation.policies.stages import StageFactory
 
 if TYPE_CHECKING:
-    from bridge.engine.config import Concurrency
+    from bridge.engine.config import ConcurrencySection
     from bridge.run.backends.http_backend import HttpBackend
 
 _CHOICE = re.compile(r"\[(.)[^\]]{0,100}\]")
@@ -71,7 +71,7 @@ class Route:
     """What people and models read of the tools that clients call; `modes` has the backends of each."""
     listen: str | None = None
     agent_id: str | None = None
-    limits: Concurrency | None = None
+    limits: ConcurrencySection | None = None
     tools: Tools | None = None
     """Tools that the backends' models may call beside the client's own."""
     tools_at: Backend | None = None

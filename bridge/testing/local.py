@@ -8,7 +8,7 @@ from typing import Any
 from bridge.contract import Dialect, Operation, offers, registry
 from bridge.contract.registry import resolve
 from bridge.engine.bridge import Bridge
-from bridge.engine.config import Config, Server
+from bridge.engine.config import Config, ServerSection
 from bridge.engine.route import Route
 from bridge.run.backends.local_backend import Agent, LocalBackend
 from bridge.run.group import BackendGroup
@@ -28,7 +28,7 @@ def bridge_of(agent: Agent, *dialects: str | Dialect, server: Mapping[str, Any] 
         for dialect in map(resolve, dialects or _at_once())
     ]
     # An agent object cannot be configured, so the configuration contains only the server's settings.
-    return Bridge(routes, Config.model_construct(server=Server(**(server or {})), backends={}, routes=()))
+    return Bridge(routes, Config.model_construct(server=ServerSection(**(server or {})), backends={}, routes=()))
 
 
 def _at_once() -> list[str]:

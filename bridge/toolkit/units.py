@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, WithJsonSchema
 
 SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BYTES: dict[str, float] = {
@@ -43,10 +43,22 @@ def quantity(value: Any, units: Mapping[str, float]) -> float:
     return amount
 
 
-Seconds = Annotated[float, BeforeValidator(lambda value: quantity(value, SECONDS))]
+DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)?$|\$\{"
+SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(B|[kK]B|MB|GB|[KMG]iB)?$|\$\{"
+"""Durations and sizes as text, for a JSON Schema; variables of a configuration (`${NAME}`) included."""
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(lambda value: quantity(value, SECONDS)),
+    WithJsonSchema({"type": ["number", "string"], "minimum": 0, "pattern": DURATION_PATTERN}),
+]
 """A duration option, in seconds: `30`, `"500ms"`, `"10m"`."""
 
-Bytes = Annotated[int, BeforeValidator(lambda value: int(quantity(value, BYTES)))]
+Bytes = Annotated[
+    int,
+    BeforeValidator(lambda value: int(quantity(value, BYTES))),
+    WithJsonSchema({"type": ["integer", "string"], "minimum": 0, "pattern": SIZE_PATTERN}),
+]
 """A size option, in bytes: `4194304`, `"4MiB"`."""
 
 _Word = TypeVar("_Word")

@@ -1,18 +1,22 @@
 """docs/configuration.md, every key of the configuration: `make pages` writes it from the JSON Schema.
 
-The tables of a dialect's options come from the same schema.
+The tables of a dialect's options come from the same schema. The description of each key ends with `For:` and the
+clients, backends or situations that need another value than the default: without one it would be a constant.
+`python -m tests.docs.configuration` counts the keys.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from bridge.engine.config import json_schema
 from bridge.engine.config.kinds import BUILT_IN
-from tests.docs.tables import ROOT, dialects
+from tests.docs.tables import ROOT, dialects, spanned
 
 _WORDS = {
     "string": "text",
@@ -25,6 +29,14 @@ PIPE = "\\|"
 """In a cell of a table."""
 
 PAGE = ROOT / "docs" / "configuration.md"
+DIALECTS = {
+    path: path.stem for path in sorted((ROOT / "docs" / "dialects").glob("*.md")) if path.stem in set(dialects())
+}
+"""The pages of dialects, and the dialect of each."""
+ROLES = {"route": "front", "backend": "back"}
+_MARK = re.compile(r"<!-- (([\w-]+) (route|backend) options) -->")
+_FOR = " For: "
+_VARIABLE = r"\$\{"
 
 HEAD = """\
 # Configuration
@@ -41,6 +53,7 @@ value, the error names file, line and key, and what is expected there. `dialect-
 - *required*: the key has no default. An empty value (`auth:`) is the same as an absent key.
 - Paths in `stores`: `sqlite:///x` and `file:x` are relative to the working directory, `sqlite:////x` and
   `file:///x` absolute.
+- *for*: who sets the key, or needs another value than the default.
 - The keys below `options` depend on the dialect: see the page of each [dialect](dialects/index.md).
 """
 
@@ -72,11 +85,11 @@ COMMON = {
 """The keys that people set, each with an example."""
 
 SECTIONS = {
-    "server": "Server",
-    "backends": "Backend",
-    "routes": "Route",
-    "stores": "Stores",
-    "speech": "Speech",
+    "server": "ServerSection",
+    "backends": "BackendSection",
+    "routes": "RouteSection",
+    "stores": "StoresSection",
+    "speech": "SpeechSection",
 }
 """The parts of the page, and the definition in the schema that each shows: of backends and routes one entry."""
 _UNITS = {
@@ -99,23 +112,78 @@ def page() -> str:
 
 
 def _described(path: str, definitions: dict[str, Any]) -> str:
-    """The description of a key, without what follows its first semicolon."""
+    """What a key is, without what follows the first semicolon."""
     first, *steps = re.split(r"\.\*\.|\[\]\.|\.", path)
     owner, entry = definitions[SECTIONS[first]], dict[str, Any]()
     for step in steps:
         entry = owner["properties"][step]
         owner = section(entry, definitions) or {}
-    return str(entry["description"]).partition(";")[0]
+    return described(entry)[0].partition(";")[0]
 
 
-def options(dialect: str) -> str:
-    """The options of a dialect, on a route and on a backend."""
+def described(entry: dict[str, Any]) -> tuple[str, str]:
+    """Return what a key is, and what it is for, which may be empty."""
+    text, _, users = entry.get("description", "").rpartition(_FOR)
+    return (text.removesuffix("."), users.removesuffix(".")) if text else (users, "")
+
+
+def dialect_page(path: Path) -> str:
+    """The page of a dialect with a table for each mark. A mark of another dialect gets what differs from this one's."""
+    text = path.read_text(encoding="utf-8")
+    for mark, dialect, owner in _MARK.findall(text):
+        rows = option_rows(dialect, ROLES[owner])
+        if dialect != DIALECTS[path]:
+            known = option_rows(DIALECTS[path], ROLES[owner])
+            rows = [row for row in rows if row not in known]
+        text = spanned(text, mark, "\n".join([*_HEAD_ROWS, *rows]))
+    return text
+
+
+def option_rows(dialect: str, role: str) -> list[str]:
+    """The rows of the options of a dialect: `front` on a route, `back` on a backend."""
     definitions = json_schema()["$defs"]
-    tables = []
-    for role, owner in (("front", "routes"), ("back", "backends")):
-        name = definitions[f"{role}:{dialect}"]["$ref"].rpartition("/")[2]
-        tables.append(f"Options of {owner}:\n\n{_table(definitions[name], '', definitions)}")
-    return "\n\n".join(tables)
+    return list(_rows(options_of(dialect, role, definitions), "", definitions, deep=True))
+
+
+def options_of(dialect: str, role: str, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of these options; one without properties if there are none."""
+    found = definitions.get(f"{role}:{dialect}", {})
+    return dict(definitions[found["$ref"].rpartition("/")[2]]) if found else {"properties": {}}
+
+
+def leaves(owner: dict[str, Any], path: str, definitions: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The keys that hold a value and no section, each with its path and its schema."""
+    for key, entry in owner.get("properties", {}).items():
+        below = section(entry, definitions)
+        if below is None:
+            yield f"{path}{key}", entry
+        else:
+            yield from leaves(below, f"{path}{key}{_step(entry)}", definitions)
+
+
+def keys() -> dict[str, dict[str, Any]]:
+    """Each key of the engine, by its path."""
+    definitions = json_schema()["$defs"]
+    return {
+        path: entry
+        for name, owner in SECTIONS.items()
+        for path, entry in leaves(definitions[owner], f"{name}.", definitions)
+        if not path.endswith(".options")
+    }
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """Each option of each dialect, by dialect, role and path."""
+    definitions = json_schema()["$defs"]
+    return {
+        f"{dialect} {role}.{path}": entry
+        for dialect in dialects()
+        for role in ROLES.values()
+        for path, entry in leaves(options_of(dialect, role, definitions), "", definitions)
+    }
+
+
+_HEAD_ROWS = ("| key | value | default | what | for |", "|---|---|---|---|---|")
 
 
 def _text(definitions: dict[str, Any], name: str) -> str:
@@ -124,7 +192,7 @@ def _text(definitions: dict[str, Any], name: str) -> str:
 
 
 def _table(owner: dict[str, Any], path: str, definitions: dict[str, Any], deep: bool = True) -> str:
-    return "\n".join(["| key | value | default | what |", "|---|---|---|---|", *_rows(owner, path, definitions, deep)])
+    return "\n".join([*_HEAD_ROWS, *_rows(owner, path, definitions, deep)])
 
 
 def _rows(owner: dict[str, Any], path: str, definitions: dict[str, Any], deep: bool) -> Iterator[str]:
@@ -132,11 +200,11 @@ def _rows(owner: dict[str, Any], path: str, definitions: dict[str, Any], deep: b
     for key, entry in owner["properties"].items():
         kind = _kind(entry, definitions)
         default = "required" if key in owner.get("required", ()) else _default(entry, kind)
-        yield f"| `{path}{key}` | {kind} | {default} | {entry.get('description', '')} |"
+        what, users = described(entry)
+        yield f"| `{path}{key}` | {kind} | {default} | {what.replace('|', PIPE)} | {users} |"
         below = section(entry, definitions) if deep else None
         if below is not None:
-            step = ".*." if _is_list(entry) else "."
-            yield from _rows(below, f"{path}{key}{step}", definitions, deep)
+            yield from _rows(below, f"{path}{key}{_step(entry)}", definitions, deep)
 
 
 def _choices(entry: dict[str, Any]) -> list[dict[str, Any]]:
@@ -144,13 +212,23 @@ def _choices(entry: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_list(entry: dict[str, Any]) -> bool:
-    return any(choice.get("type") == "array" for choice in _choices(entry))
+    return any(choice.get("type") == "array" or _by_name(choice) for choice in _choices(entry))
+
+
+def _by_name(choice: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the entries of a mapping with any names; empty if it has names of its own, or any values."""
+    found = choice.get("additionalProperties")
+    return found if isinstance(found, dict) else {}
+
+
+def _step(entry: dict[str, Any]) -> str:
+    return ".*." if _is_list(entry) else "."
 
 
 def section(entry: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any] | None:
-    """The section that a key holds, alone or as a list of such."""
+    """The section that a key holds: alone, in a list, or by names."""
     for choice in _choices(entry):
-        found = choice.get("$ref") or choice.get("items", {}).get("$ref")
+        found = choice.get("$ref") or choice.get("items", {}).get("$ref") or _by_name(choice).get("$ref")
         if found and "properties" in (below := definitions[found.rpartition("/")[2]]):
             return dict(below)
     return None
@@ -166,7 +244,7 @@ def _word(choice: dict[str, Any], definitions: dict[str, Any]) -> str:
     pattern = choice.get("pattern", "")
     match choice:
         case {"const": value}:
-            return f"`{value}`"
+            return f"`{value if isinstance(value, str) else json.dumps(value)}`"
         case {"enum": values}:
             return ", ".join(f"`{value}`" for value in _ours(values) if value is not False)
         case {"$ref": _}:
@@ -175,7 +253,7 @@ def _word(choice: dict[str, Any], definitions: dict[str, Any]) -> str:
             return "size"
         case _ if "ms|s|m" in pattern:
             return "duration, `off`" if "|^(off" in pattern else "duration"
-        case {"type": "string"} if "$" in pattern:
+        case {"type": "string"} if pattern.endswith(_VARIABLE):
             return ""  # A number or a switch written as a variable.
         case {"type": "array", "items": items}:
             return f"list of {_kind(items, definitions) or 'text'}"
@@ -193,7 +271,9 @@ def _ours(values: list[Any]) -> list[Any]:
 
 def _plain(choice: dict[str, Any]) -> str:
     word = _WORDS[choice["type"]]
-    low, high = choice.get("minimum"), choice.get("maximum")
+    low, high, above = choice.get("minimum"), choice.get("maximum"), choice.get("exclusiveMinimum")
+    if above is not None:
+        return f"{word}, more than {above}" + (f", up to {high}" if high is not None else "")
     if high is not None:
         return f"{word}, {low} to {high}"
     return f"{word}, {low} or more" if low is not None else word
@@ -211,3 +291,7 @@ def _default(entry: dict[str, Any], kind: str) -> str:
     is_plain = isinstance(value, str) and value.isprintable()
     told = value if is_plain else f"{value:g}" if isinstance(value, float) else json.dumps(value)
     return f"`{told.replace('|', PIPE)}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{len(keys())} keys of the engine, {len(options())} options of dialects\n")

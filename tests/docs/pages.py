@@ -11,7 +11,6 @@ from tests.docs import chinese, configuration, connect, cookbook, errors, links,
 from tests.docs.tables import ROOT, spanned
 
 HOME = ROOT / "docs" / "index.md"
-AIP = ROOT / "docs" / "dialects" / "aip.md"
 WITH_FILES = [*cookbook.PAGES, *(ROOT / "docs" / f"{name}.md" for name in ("extending", "your-agent"))]
 _COPY = re.compile(r"^<!-- file: (\S+) -->\n(```\w+)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -41,7 +40,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     configuration.PAGE: configuration.page,
     **connect.PAGES,
     tables.PAGE: tables.page,
-    AIP: lambda: spanned(AIP.read_text(encoding="utf-8"), "options", configuration.options("aip")),
+    **{path: partial(configuration.dialect_page, path) for path in configuration.DIALECTS},
     promises.PAGE: promises.page,
     **{path: partial(reference.page, path) for path in sorted(reference.FOLDER.glob("*.md"))},
     HOME: home,

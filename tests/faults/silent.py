@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from bridge.contract import registry
-from bridge.engine.config.schema.backends import Timeouts
+from bridge.engine.config.schema.backends import TimeoutsSection
 from bridge.testing.pairs import frames_of
 from tests.faults.wire import asking, connect, parsed, raw, read
 from tests.server.harness import Exchange, FakeBackend, fake_backend, free_port, serving
@@ -96,7 +96,7 @@ def _script(seconds: float, pings: bool) -> Any:
 
 
 def _config(scale: float, urls: dict[str, str]) -> dict[str, Any]:
-    limits = Timeouts()
+    limits = TimeoutsSection()
     times = {name: getattr(limits, name) * scale for name in ("first_event", "idle", "total")}
     mute = {**times, "first_event": 1.5 * _MEANT_FOR * scale}
     return {

@@ -13,7 +13,7 @@ import pytest
 from bridge import asgi
 from bridge.engine.bridge import Bridge
 from bridge.engine.config import parse
-from bridge.engine.config.schema.server import Server
+from bridge.engine.config.schema.server import ServerSection
 from bridge.errors import ConfigError
 from bridge.server import make_app
 from tests.server.harness import Reply, ask, fake_backend, post, serving
@@ -119,12 +119,12 @@ async def test_configured_hosts() -> None:
 
 def test_hosts_that_are_known_by_default() -> None:
     local = {"localhost", "127.0.0.1", "[::1]"}
-    assert Server().known_hosts == local
-    assert Server(host="127.0.0.2").known_hosts == local | {"127.0.0.2"}
-    assert Server(auth="none", public_url="https://Bridge.example/x").known_hosts == local | {"bridge.example"}
-    assert Server(host="0.0.0.0", auth="none").known_hosts == local | {"0.0.0.0"}
-    assert Server(auth={"keys": [{"name": "a", "key": "k"}]}).known_hosts is None
-    assert Server(hosts=["a", "*"]).known_hosts is None
+    assert ServerSection().known_hosts == local
+    assert ServerSection(host="127.0.0.2").known_hosts == local | {"127.0.0.2"}
+    assert ServerSection(auth="none", public_url="https://Bridge.example/x").known_hosts == local | {"bridge.example"}
+    assert ServerSection(host="0.0.0.0", auth="none").known_hosts == local | {"0.0.0.0"}
+    assert ServerSection(auth={"keys": [{"name": "a", "key": "k"}]}).known_hosts is None
+    assert ServerSection(hosts=["a", "*"]).known_hosts is None
 
 
 @pytest.mark.parametrize("host", ["", "http://a", "a:80", "a/b", "::g"])

@@ -22,7 +22,7 @@ KEYS = {"keys": [{"name": "web", "key": "client-key-1234", "routes": ["*"]}]}
 
 def config(url: str, dialect: str = "openai-chat", **more: Any) -> dict[str, Any]:
     backend = {"dialect": "openai-chat", "url": f"{url}/v1", "api_key": "backend-key", **more.pop("backend", {})}
-    route = {"dialect": dialect, "path": "/api", "backend": "demo", "extras": {"backend": "models"}}
+    route = {"dialect": dialect, "path": "/api", "backend": "demo", "extras": "models"}
     return {"backends": {"models": backend, "demo": {"dialect": "demo"}}, "routes": [route], **more}
 
 
@@ -213,15 +213,6 @@ async def test_the_log_and_the_metrics_know_them(caplog: pytest.LogCaptureFixtur
         assert 'back="models"' in metrics
 
 
-async def test_a_name_is_short_for_its_backend() -> None:
-    async with fake_backend() as backend:
-        parts = config(backend.url)
-        parts["routes"][0]["extras"] = "models"
-        async with serving(parts) as base:
-            backend.answers(200, b"{}")
-            assert (await post(f"{base}/api/embeddings", {"input": "x"})).status == 200
-
-
 async def test_without_the_option_there_is_nothing() -> None:
     async with fake_backend() as backend:
         parts = config(backend.url)
@@ -242,7 +233,7 @@ async def test_without_the_option_there_is_nothing() -> None:
 def test_what_cannot_be_is_said_at_the_start(dialect: str, backend: str, said: str) -> None:
     parts = config("http://127.0.0.1:9", dialect)
     parts["backends"]["agent"] = {"dialect": "ag-ui", "url": "http://127.0.0.1:9"}
-    parts["routes"][0]["extras"] = {"backend": backend}
+    parts["routes"][0]["extras"] = backend
     with pytest.raises(ConfigError) as caught:
         parse(parts)
     assert said in str(caught.value)

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from bridge.contract import Endpoint, Operation, Options, Scope, registry
 from bridge.engine.bridge import Bridge
-from bridge.engine.config import Auth, Jwt
+from bridge.engine.config import AuthSection, JwtSection
 from bridge.engine.route import RunCaller
 from bridge.errors import BridgeError, ErrorCode
 from bridge.server import running
@@ -69,7 +69,7 @@ async def refusal(identity: Identity, seen: Visit, mount: str = "/toy") -> Bridg
 
 
 def auth(**section: Any) -> Identity:
-    return Identity.of(Auth.model_validate(section))
+    return Identity.of(AuthSection.model_validate(section))
 
 
 # ---------------------------------------------------------------------- keys
@@ -107,7 +107,7 @@ async def test_a_key_of_another_route_is_forbidden() -> None:
 
 @pytest.mark.parametrize("section", [None, "none"])
 async def test_where_everybody_may_call_all_are_one_user(section: str | None) -> None:
-    identity = Identity.of(None if section is None else Auth.model_construct())
+    identity = Identity.of(None if section is None else AuthSection.model_construct())
     assert await identity.user(visit("203.0.113.9", authorization="Bearer whatever"), "/toy") == ""
 
 
@@ -209,11 +209,11 @@ async def test_only_its_key_makes_anybody_the_user_of_the_page() -> None:
     """His conversations are those of the page: a token or a header with the same name must not open them."""
     config = {"jwt": {"secret": SECRET}, "trusted_header": "x-user", "trusted_proxies": PROXIES}
     page = Key("page", Keys.digest("the page's key"), frozenset("*"))
-    identity = Identity.of(Auth.model_validate(config), page)
+    identity = Identity.of(AuthSection.model_validate(config), page)
     assert await identity.user(visit(x_api_key="the page's key"), "/toy") == "page"
     for seen in (visit(x_api_key=signed(sub="page")), visit("10.0.0.1", x_user="page")):
         assert "user of the page" in (await refusal(identity, seen)).message
-    without = Identity.of(Auth.model_validate(config))
+    without = Identity.of(AuthSection.model_validate(config))
     assert await without.user(visit(x_api_key=signed(sub="page")), "/toy") == "page"
 
 
@@ -341,7 +341,7 @@ async def issued(
     clock = Clock()
     async with fake_backend() as backend:
         issuer = Issuer(backend, *keys)
-        section = Jwt.model_validate({"jwks_url": issuer.url, "algorithms": algorithms})
+        section = JwtSection.model_validate({"jwks_url": issuer.url, "algorithms": algorithms})
         tokens = JwtVerifier(section, KeySet(issuer.url, clock=clock))
         try:
             yield issuer, tokens, clock
@@ -568,7 +568,7 @@ async def test_no_secret_is_ever_told(caplog: pytest.LogCaptureFixture, capfd: p
     secret = "s3cret-" + "x" * 40
     section = {"keys": [{"name": "web", "key": secret}], "jwt": {"secret": secret + "y"}}
     config = setup(section)
-    parsed = Auth.model_validate(section)
+    parsed = AuthSection.model_validate(section)
     told = [repr(parsed), str(parsed), repr(Identity.of(parsed)), repr(vars(Identity.of(parsed)))]
     tokens = [secret, secret[:-1], by_hand({"alg": "HS256"}, {"sub": 1, "exp": "x"}, secret + "y"), f"{secret}.a.b"]
     async with serving(config) as base:
@@ -604,4 +604,4 @@ def test_public_keys_without_their_package_are_a_clear_mistake(monkeypatch: pyte
     monkeypatch.setattr("bridge.server.auth.tokens.has_crypto", False)
     with pytest.raises(BridgeError, match=r"pip install 'dialect-bridge\[jwt\]'"):
         auth(jwt={"jwks_url": "http://127.0.0.1:1/keys"})
-    assert JwtVerifier(Jwt(secret=SecretStr(SECRET)))
+    assert JwtVerifier(JwtSection(secret=SecretStr(SECRET)))

@@ -488,9 +488,9 @@ async def test_owners_are_counted_often_enough(engine: Engine) -> None:
 
 
 async def test_without_a_limit_nobody_is_counted(engine: Engine) -> None:
-    from bridge.engine.config.schema.whole import Stores
+    from bridge.engine.config.schema.whole import StoresSection
 
-    assert Stores().max_conversations is Bounds().conversations is None
+    assert StoresSection().max_conversations is Bounds().conversations is None
     history = engine.history()
     for n in range(5):
         await history.commit("o", "s", Conversation(f"t{n}"), [])

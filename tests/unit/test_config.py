@@ -27,9 +27,20 @@ from bridge.contract import (
     registry,
 )
 from bridge.engine import extras
-from bridge.engine.config import Config, is_loopback, json_schema, kinds, load, parse
+from bridge.engine.config import (
+    Config,
+    RetrySection,
+    TimeoutsSection,
+    is_loopback,
+    json_schema,
+    kinds,
+    load,
+    parse,
+)
 from bridge.engine.config.schema.base import Section
 from bridge.errors import ConfigError
+from bridge.run.backend import Timeouts
+from bridge.run.retries import RetryPolicy
 
 CAPABILITIES = Capabilities(entries(ANSWER_FEATURES), entries(REQUEST_FEATURES))
 
@@ -263,6 +274,12 @@ def test_the_defaults() -> None:
     assert llm.retry.model_dump() == {"attempts": 1, "backoff": 0.5, "max_backoff": 8.0, "budget": 0.2}
     assert llm.options == ChatBack()
     assert config.server.is_open
+
+
+def test_backends_have_the_defaults_of_the_configuration() -> None:
+    """Backends that programs make are called like configured ones."""
+    assert Timeouts(**TimeoutsSection().model_dump()) == Timeouts()
+    assert RetryPolicy(**RetrySection().model_dump()) == RetryPolicy()
 
 
 @pytest.mark.parametrize(
@@ -940,7 +957,7 @@ def models() -> list[type[BaseModel]]:
 
 
 def test_every_key_has_a_line_that_says_what_it_is() -> None:
-    assert len(models()) == 28
+    assert len(models()) == 27
     for model in models():
         for name, field in model.model_fields.items():
             assert field.description, f"{model.__name__}.{name}"
@@ -964,24 +981,24 @@ def test_the_check_of_the_schema_can_fail(broken: dict[str, Any]) -> None:
 
 def test_the_json_schema_knows_the_dialects() -> None:
     definitions = json_schema()["$defs"]
-    assert definitions["Route"]["properties"]["dialect"]["anyOf"][0] == {
+    assert definitions["RouteSection"]["properties"]["dialect"]["anyOf"][0] == {
         "enum": ["toy-agent", "toy-chat", "toy-messages"]
     }
-    assert definitions["Backend"]["properties"]["dialect"]["anyOf"][0]["enum"][-2:] == ["demo", "python"]
+    assert definitions["BackendSection"]["properties"]["dialect"]["anyOf"][0]["enum"][-2:] == ["demo", "python"]
     assert definitions["back:toy-chat"] == {"$ref": "#/$defs/ChatBack"}
     assert definitions["front:toy-chat"] == {"$ref": "#/$defs/ChatFront"}
-    assert definitions["Backend"]["properties"]["options"]["type"] == "object"
-    assert "additionalProperties" not in definitions["Backend"]["properties"]["options"]
+    assert definitions["BackendSection"]["properties"]["options"]["type"] == "object"
+    assert "additionalProperties" not in definitions["BackendSection"]["properties"]["options"]
     assert {
         "if": {"properties": {"dialect": {"const": "toy-agent"}}, "required": ["dialect"]},
         "then": {"properties": {"options": {"$ref": "#/$defs/back:toy-agent"}}},
-    } in definitions["Backend"]["allOf"]
+    } in definitions["BackendSection"]["allOf"]
 
 
 def test_the_json_schema_has_words_and_variables() -> None:
-    server = json_schema()["$defs"]["Server"]["properties"]
+    server = json_schema()["$defs"]["ServerSection"]["properties"]
     assert server["auth"]["anyOf"][-1] == {"const": "none"}
-    assert server["cors"]["anyOf"] == [{"$ref": "#/$defs/Cors"}, {"enum": [False, "off"]}]
+    assert server["cors"]["anyOf"] == [{"$ref": "#/$defs/CorsSection"}, {"enum": [False, "off"]}]
     assert server["port"]["anyOf"][0] == {"type": "integer", "minimum": 0, "maximum": 65535}
     assert re.search(server["port"]["anyOf"][1]["pattern"], "${PORT:-8080}")
     for text in ("15s", "off", "${K:-5s}", "0"):

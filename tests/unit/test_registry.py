@@ -202,9 +202,9 @@ def test_a_dialect_may_have_one_side() -> None:
     assert ("only-served" in registry.served(), "only-served" in registry.called()) == (True, False)
     assert "only-called" not in registry.over_http()
     definitions = json_schema()["$defs"]
-    assert "only-called" not in definitions["Route"]["properties"]["dialect"]["anyOf"][0]["enum"]
-    assert "only-called" in definitions["Backend"]["properties"]["dialect"]["anyOf"][0]["enum"]
-    assert "only-served" not in definitions["Backend"]["properties"]["dialect"]["anyOf"][0]["enum"]
+    assert "only-called" not in definitions["RouteSection"]["properties"]["dialect"]["anyOf"][0]["enum"]
+    assert "only-called" in definitions["BackendSection"]["properties"]["dialect"]["anyOf"][0]["enum"]
+    assert "only-served" not in definitions["BackendSection"]["properties"]["dialect"]["anyOf"][0]["enum"]
 
 
 @pytest.mark.usefixtures("_one_sided")

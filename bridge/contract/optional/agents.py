@@ -33,7 +33,7 @@ class AgentLimits:
 
     `processes`: programs, or connections, at a time. `sessions`: of one program. `idle`: until one without a run is
     ended. `start`: that one has until it takes sessions. `grace`: that a prompt has to end after its cancellation.
-    `park`: that a question waits for its answer. `restarts`: starts of one owner's programs in a minute.
+    `park`: that a question waits for its answer.
     """
 
     processes: int = 4
@@ -42,7 +42,6 @@ class AgentLimits:
     start: float = 30.0
     grace: float = 5.0
     park: float = 600.0
-    restarts: int = 3
 
 
 class PromptAnswer(NamedTuple):

@@ -26,23 +26,36 @@ class QueuedRunsOptions(Options):
     """The route options that the server reads; dialects add their own."""
 
     one_run_per_thread: bool = Field(
-        False, description="Run the runs of a thread one after the other, not at the same time."
+        False,
+        description="Run the runs of a thread one after the other, not at the same time."
+        " For: agents that share files or a memory.",
     )
     interrupt_message: Literal["repeat", "answer", "cancel"] = Field(
         "repeat",
         description="Effect of a message without `resume` while an interrupt is pending: the question is "
-        "repeated, the message answers it, or the message cancels it and begins a new turn.",
+        "repeated, the message answers it, or the message cancels it and begins a new turn."
+        " For: chats in which people answer by writing (answer), or change their mind (cancel).",
     )
     poll_interval: float = Field(
-        1.0, gt=0, le=60, description="Duration of one poll in seconds; idle limits count polls."
+        1.0,
+        gt=0,
+        le=60,
+        description="Duration of one poll in seconds; idle limits count polls."
+        " For: clients whose idle_limit means another interval.",
     )
     connection_limit: int = Field(
-        5, ge=1, description="Maximum number of open event streams of one user, in all processes."
+        5,
+        ge=1,
+        description="Maximum number of open event streams of one user, in all processes."
+        " For: people with many tabs, or one key for many people.",
     )
-    max_attachment: int = Field(10 * 2**20, ge=1, description="Maximum size of an image in bytes.")
+    max_attachment: int = Field(
+        10 * 2**20, ge=1, description="Maximum size of an image in bytes. For: photos over 10 MiB."
+    )
     inline_attachments: bool | None = Field(
         None,
-        description="Send stored images to backends as inline data, not as URLs; null = only if public_url is local.",
+        description="Send stored images to backends as inline data, not as URLs; null = only if public_url is local."
+        " For: backends that cannot reach public_url.",
     )
 
 

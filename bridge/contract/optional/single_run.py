@@ -22,7 +22,9 @@ class SingleRunOptions(Options):
     """The route options that the server reads; dialects add their own."""
 
     supersede: bool = Field(
-        False, description="A request for a session with a running run cancels that run; false: the request is refused."
+        False,
+        description="A request for a session with a running run cancels that run; false: the request is refused."
+        " For: the web frontend, whose cancel button sends nothing.",
     )
 
 

@@ -3,44 +3,50 @@
 from bridge.engine.config.json_schema import json_schema
 from bridge.engine.config.kinds import Names, is_loopback, names_in, weights_in
 from bridge.engine.config.load import load, parse, read
-from bridge.engine.config.schema.backends import Backend, BackendAuth, Breaker, Retry, Timeouts
-from bridge.engine.config.schema.base import Concurrency
-from bridge.engine.config.schema.routes import Route
-from bridge.engine.config.schema.server import (
-    ApiKey,
-    Auth,
-    Cors,
-    Health,
-    HttpClient,
-    Jwt,
-    Limits,
-    Metrics,
-    Server,
+from bridge.engine.config.schema.backends import (
+    BackendAuthSection,
+    BackendSection,
+    BreakerSection,
+    RetrySection,
+    TimeoutsSection,
 )
-from bridge.engine.config.schema.whole import Config, Speech, Stores
+from bridge.engine.config.schema.base import ConcurrencySection
+from bridge.engine.config.schema.routes import RouteSection
+from bridge.engine.config.schema.server import (
+    ApiKeySection,
+    AuthSection,
+    CorsSection,
+    HealthSection,
+    HttpClient,
+    JwtSection,
+    LimitsSection,
+    MetricsSection,
+    ServerSection,
+)
+from bridge.engine.config.schema.whole import Config, SpeechSection, StoresSection
 from bridge.engine.config.share import share_of
 
 __all__ = [
-    "ApiKey",
-    "Auth",
-    "Backend",
-    "BackendAuth",
-    "Breaker",
-    "Concurrency",
+    "ApiKeySection",
+    "AuthSection",
+    "BackendAuthSection",
+    "BackendSection",
+    "BreakerSection",
+    "ConcurrencySection",
     "Config",
-    "Cors",
-    "Health",
+    "CorsSection",
+    "HealthSection",
     "HttpClient",
-    "Jwt",
-    "Limits",
-    "Metrics",
+    "JwtSection",
+    "LimitsSection",
+    "MetricsSection",
     "Names",
-    "Retry",
-    "Route",
-    "Server",
-    "Speech",
-    "Stores",
-    "Timeouts",
+    "RetrySection",
+    "RouteSection",
+    "ServerSection",
+    "SpeechSection",
+    "StoresSection",
+    "TimeoutsSection",
     "is_loopback",
     "json_schema",
     "load",

@@ -22,8 +22,8 @@ from bridge.contract import (
 )
 from bridge.engine.config.kinds import dialect_of, is_loopback
 from bridge.engine.config.problems import Path, Problem, nearest, path_text
-from bridge.engine.config.schema.routes import Route
-from bridge.engine.config.schema.server import Allowed, ApiKey
+from bridge.engine.config.schema.routes import RouteSection
+from bridge.engine.config.schema.server import AllowedSection, ApiKeySection
 from bridge.engine.config.schema.whole import Config
 
 Show = Callable[[Path, Any], str]
@@ -118,7 +118,7 @@ def _single_process(config: Config) -> Iterator[Problem]:
                 )
 
 
-def _keys(config: Config) -> tuple[ApiKey, ...]:
+def _keys(config: Config) -> tuple[ApiKeySection, ...]:
     auth = config.server.auth
     return (auth.keys or ()) if auth else ()
 
@@ -135,7 +135,7 @@ def _key_problems(config: Config, show: Show) -> Iterator[Problem]:
         yield from _not_the_page(config, key, path)
 
 
-def _routes(config: Config, allowed: Allowed, path: Path, show: Show) -> Iterator[Problem]:
+def _routes(config: Config, allowed: AllowedSection, path: Path, show: Show) -> Iterator[Problem]:
     metrics = config.server.metrics
     mounts = list(dict.fromkeys([*(r.mount for r in config.routes), *([metrics.path] if metrics else [])]))
     for position, route in enumerate(allowed.routes):
@@ -144,7 +144,7 @@ def _routes(config: Config, allowed: Allowed, path: Path, show: Show) -> Iterato
             yield Problem(path_here, f"no route is mounted at {show(path_here, route)}{nearest(route, mounts)}")
 
 
-def _not_the_page(config: Config, key: ApiKey, path: Path) -> Iterator[Problem]:
+def _not_the_page(config: Config, key: ApiKeySection, path: Path) -> Iterator[Problem]:
     """The page's key has a user name of its own."""
     given = config.server.page_key
     if given is None:
@@ -198,7 +198,7 @@ def _collisions(config: Config, show: Show) -> Iterator[Problem]:
                 yield Problem(path_here, f"{key[0]} {show(path_here, path)} is already served by {owner}")
 
 
-def _passthrough(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+def _passthrough(config: Config, path: Path, route: RouteSection, show: Show) -> Iterator[Problem]:
     if route.passthrough and isinstance(dialect_of(route.dialect), SteppedRunDialect):
         what = f"cannot be used with dialect {route.dialect}, whose backends take several requests for one run"
         yield Problem((*path, "passthrough"), what)
@@ -215,7 +215,7 @@ def _passthrough(config: Config, path: Path, route: Route, show: Show) -> Iterat
             yield Problem((*path, "passthrough"), what)
 
 
-def _connections(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+def _connections(config: Config, path: Path, route: RouteSection, show: Show) -> Iterator[Problem]:
     """Clients that keep a connection open are asked things in the middle of a run."""
     dialect = dialect_of(route.dialect)
     for key in ("passthrough", "durable") if dialect is not None and offers(dialect.surface, Operation.CONNECT) else ():
@@ -223,13 +223,13 @@ def _connections(config: Config, path: Path, route: Route, show: Show) -> Iterat
             yield Problem((*path, key), f"cannot be used with dialect {route.dialect}, whose clients keep a connection")
 
 
-def _durable(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+def _durable(config: Config, path: Path, route: RouteSection, show: Show) -> Iterator[Problem]:
     if route.durable and route.passthrough:
         what = "cannot be combined with passthrough: a durable run stores events, not the backend's bytes"
         yield Problem((*path, "durable"), what)
 
 
-def _modes(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+def _modes(config: Config, path: Path, route: RouteSection, show: Show) -> Iterator[Problem]:
     if not isinstance(route.backend, dict):
         return
     dialect = dialect_of(route.dialect)
@@ -243,7 +243,7 @@ def _modes(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pro
             yield Problem((*path, "backend", mode), text)
 
 
-def _stored(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+def _stored(config: Config, path: Path, route: RouteSection, show: Show) -> Iterator[Problem]:
     dialect = dialect_of(route.dialect)
     if dialect is None:
         return
@@ -258,11 +258,11 @@ def _stored(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pr
         yield Problem((*path, "passthrough"), "cannot be combined with a dialect that stores its runs")
 
 
-def _extras(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+def _extras(config: Config, path: Path, route: RouteSection, show: Show) -> Iterator[Problem]:
     if route.extras is None:
         return
     path = (*path, "extras")
-    name = route.extras.backend
+    name = route.extras
     known = config.backends[name].dialect
     for dialect, what in ((route.dialect, "a route"), (known, f"{show(path, name)}, a backend")):
         found = dialect_of(dialect)
@@ -270,7 +270,7 @@ def _extras(config: Config, path: Path, route: Route, show: Show) -> Iterator[Pr
             yield Problem(path, f"{what} of dialect {dialect} offers no embeddings, audio, images and so on")
 
 
-def _tools(config: Config, path: Path, route: Route, show: Show) -> Iterator[Problem]:
+def _tools(config: Config, path: Path, route: RouteSection, show: Show) -> Iterator[Problem]:
     if route.tool_host is None:
         return
     path = (*path, "tools")

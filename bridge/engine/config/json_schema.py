@@ -10,14 +10,14 @@ from pydantic_core import core_schema
 
 from bridge.contract import registry
 from bridge.engine.config.kinds import BUILT_IN, dialect_of
-from bridge.engine.config.schema.backends import Backend
-from bridge.engine.config.schema.routes import Route
+from bridge.engine.config.schema.backends import BackendSection
+from bridge.engine.config.schema.routes import RouteSection
 from bridge.engine.config.schema.whole import Config
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{"}
 # YAML 1.2, which editors use, has no booleans `on` and `off`.
 _SWITCH = {"type": "string", "pattern": r"^(on|off|yes|no)$|\$\{"}
-_ROLES: tuple[tuple[str, type[BaseModel]], ...] = (("front", Route), ("back", Backend))
+_ROLES: tuple[tuple[str, type[BaseModel]], ...] = (("front", RouteSection), ("back", BackendSection))
 
 
 class _Generator(GenerateJsonSchema):

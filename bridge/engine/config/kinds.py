@@ -444,8 +444,12 @@ class Weighted(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    name: str = Field(description="name of the backend")
-    weight: Positive = Field(default=1, description="its share of the load, relative to the other backends")
+    name: str = Field(description="name of the backend. For: every entry")
+    weight: Positive = Field(
+        default=1,
+        description="its share of the load, relative to the other backends"
+        ". For: machines of different size, or a new model for a few",
+    )
 
 
 Names = str | tuple[str, ...] | tuple[Weighted, ...]

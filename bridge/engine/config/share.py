@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from bridge.engine.config.schema.base import Concurrency
+from bridge.engine.config.schema.base import ConcurrencySection
 from bridge.engine.config.schema.whole import Config
 
-_Any = TypeVar("_Any", bound=Concurrency)
+_Any = TypeVar("_Any", bound=ConcurrencySection)
 
 
 def share_of(config: Config, number: int) -> Config:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from bridge.engine.config.problems import expected
-from bridge.toolkit.units import BYTES, SECONDS, quantity
+from bridge.toolkit.units import BYTES, DURATION_PATTERN, SECONDS, SIZE_PATTERN, quantity
 
 # YAML 1.1 reads a bare `off` as false, YAML 1.2 and a variable give the word.
 _OFF = ("off", "no", "false")
@@ -17,8 +17,6 @@ _OFF = ("off", "no", "false")
 _A_DURATION = "a duration such as 500ms, 5s, 10m, 24h, 90d or a number of seconds"
 _A_MOMENT = "a date or a time such as 2027-01-31 or 2027-01-31T12:00:00Z (UTC where no zone is written)"
 _A_SIZE = "a size such as 64KiB, 10MiB, 1GiB, 5MB or a number of bytes"
-_DURATION_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d)?$|\$\{"
-_SIZE_PATTERN = r"^[0-9]+(\.[0-9]+)?\s*(B|[kK]B|MB|GB|[KMG]iB)?$|\$\{"
 
 
 def is_off(value: Any) -> bool:
@@ -78,7 +76,7 @@ def _positive(value: float) -> float:
 def _duration_schema(off: bool = False) -> WithJsonSchema:
     words = r"|^(off|no|false)$" if off else ""
     kinds = ["number", "string", "boolean", "null"] if off else ["number", "string"]
-    return WithJsonSchema({"type": kinds, "minimum": 0, "pattern": _DURATION_PATTERN + words})
+    return WithJsonSchema({"type": kinds, "minimum": 0, "pattern": DURATION_PATTERN + words})
 
 
 Moment = Annotated[float, BeforeValidator(moment), WithJsonSchema({"type": "string"})]
@@ -90,5 +88,5 @@ Size = Annotated[
     int,
     BeforeValidator(size),
     AfterValidator(_positive),
-    WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": _SIZE_PATTERN}),
+    WithJsonSchema({"type": ["integer", "string"], "minimum": 1, "pattern": SIZE_PATTERN}),
 ]

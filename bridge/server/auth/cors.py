@@ -20,7 +20,7 @@ from bridge.engine.config.kinds import is_loopback
 from bridge.errors import ErrorCode, RequestError
 
 if TYPE_CHECKING:
-    from bridge.engine.config import Server
+    from bridge.engine.config import ServerSection
 
 PRIVATE_OPERATIONS = frozenset(
     {
@@ -61,7 +61,7 @@ class OriginPolicy:
     a caller needs no key.
     """
 
-    def __init__(self, server: Server, *, on_loopback: bool = False) -> None:
+    def __init__(self, server: ServerSection, *, on_loopback: bool = False) -> None:
         origins = server.cors.origins
         self.hosts: Collection[str] | None = server.known_hosts
         self.may_have_address = server.hosts is None and not on_loopback

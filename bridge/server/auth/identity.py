@@ -20,7 +20,7 @@ from bridge.engine.config.kinds import UNIX
 from bridge.server.auth.api_keys import Allowance, Grant, Key, Keys, Reason, check, checked_user, unauthorized
 
 if TYPE_CHECKING:
-    from bridge.engine.config import ApiKey, Auth, Config, Jwt
+    from bridge.engine.config import ApiKeySection, AuthSection, Config, JwtSection
     from bridge.server.auth.tokens import JwtVerifier
 
 QUERY_TOKEN = "access_token"
@@ -119,7 +119,7 @@ class Identity:
         self._reserved = reserved
 
     @classmethod
-    def of(cls, auth: Auth | None, page_key: Key | None = None) -> Identity:
+    def of(cls, auth: AuthSection | None, page_key: Key | None = None) -> Identity:
         """Return the methods that `server.auth` describes; the page's key is added if keys are required.
 
         Raises `ConfigError` for a token method whose packages are not installed.
@@ -210,7 +210,7 @@ class Identity:
             await self._tokens.close()
 
 
-def key_of(section: ApiKey) -> Key:
+def key_of(section: ApiKeySection) -> Key:
     """Return the key that a section of the configuration describes."""
     return Key(
         section.name,
@@ -223,14 +223,14 @@ def key_of(section: ApiKey) -> Key:
     )
 
 
-def _allowance(section: ApiKey) -> Allowance | None:
+def _allowance(section: ApiKeySection) -> Allowance | None:
     if section.limits is None and section.models is None:
         return None
     limits = {} if section.limits is None else section.limits.model_dump()
     return Allowance(**limits, models=section.models)
 
 
-def _tokens(section: Jwt) -> JwtVerifier:
+def _tokens(section: JwtSection) -> JwtVerifier:
     # The package is small, but a server without tokens has no use for it.
     from bridge.server.auth.tokens import JwtVerifier
 

@@ -17,7 +17,7 @@ from bridge.server.auth.api_keys import Grant, Reason, checked_user, unauthorize
 from bridge.server.auth.jwks import KeySet
 
 if TYPE_CHECKING:
-    from bridge.engine.config import Jwt
+    from bridge.engine.config import JwtSection
 
 log = logging.getLogger("bridge.server")
 
@@ -57,7 +57,7 @@ class JwtVerifier:
     Raises `ConfigError` if public keys are configured and the package that checks them is missing.
     """
 
-    def __init__(self, section: Jwt, keys: KeySet | None = None) -> None:
+    def __init__(self, section: JwtSection, keys: KeySet | None = None) -> None:
         """`keys`: those of the issuer, instead of what is at its URL."""
         self._section = section
         self._algorithms = list(section.accepted)

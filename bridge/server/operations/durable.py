@@ -24,7 +24,7 @@ from bridge.server.requests.writing import StreamedResponse, abort, has_left
 from bridge.translation.framing import sse
 
 if TYPE_CHECKING:
-    from bridge.engine.config import Server
+    from bridge.engine.config import ServerSection
 
 log = logging.getLogger("bridge.server")
 
@@ -148,7 +148,9 @@ async def _collect(exchange: ServerExchange, reader: LogReader) -> web.StreamRes
     return response_of(wire, exchange.report.lost)
 
 
-async def _pump(response: web.StreamResponse, subscription: Subscription, server: Server, out: bytes = b"") -> None:
+async def _pump(
+    response: web.StreamResponse, subscription: Subscription, server: ServerSection, out: bytes = b""
+) -> None:
     """Write a subscription to its end, with comments while it is silent.
 
     Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from aiohttp import web
 
 from bridge.engine.bridge import Bridge
-from bridge.engine.config import Metrics as Section
+from bridge.engine.config import MetricsSection
 from bridge.engine.telemetry.metrics import CONTENT_TYPE, BridgeMetrics
 from bridge.errors import RequestError
 from bridge.server.auth.identity import Identity, visit_of
@@ -24,7 +24,7 @@ class MetricsEndpoint:
     """One server's part in the metrics of its process. `answer` serves their path, `life` is its life."""
 
     def __init__(
-        self, bridge: Bridge, metrics: BridgeMetrics, limits: ServerLimits, identity: Identity, section: Section
+        self, bridge: Bridge, metrics: BridgeMetrics, limits: ServerLimits, identity: Identity, section: MetricsSection
     ) -> None:
         self._bridge = bridge
         self._limits = limits

@@ -37,7 +37,7 @@ from bridge.server.requests.spans import spanned
 from bridge.server.requests.writing import HeldResource, abort, has_left, is_whole, send
 
 if TYPE_CHECKING:
-    from bridge.engine.config import Server
+    from bridge.engine.config import ServerSection
 
 log = logging.getLogger("bridge.server")
 
@@ -86,7 +86,7 @@ class ServerExchange:
         sent = http.headers.get("x-request-id")
         self.http = http
         self.bridge = bridge
-        self.server: Server = bridge.config.server
+        self.server: ServerSection = bridge.config.server
         self.run_id = token_hex(16)
         self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
         self.user = ""

@@ -13,7 +13,7 @@ from bridge.server.requests.access_log import AccessRecord
 from bridge.translation import Translation
 
 if TYPE_CHECKING:
-    from bridge.engine.config import Server
+    from bridge.engine.config import ServerSection
 
 _LOOKS = 4
 """How often in `keepalive` a stream is looked at: a silence is noticed late by at most one of these parts."""
@@ -36,7 +36,7 @@ class Keepalive:
         response: web.StreamResponse,
         translation: Translation,
         report: AccessRecord,
-        server: Server,
+        server: ServerSection,
         *,
         keeps_alive: bool = True,
     ) -> None:

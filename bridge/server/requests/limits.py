@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bridge.engine.config.schema.server import PerKey
+from bridge.engine.config.schema.server import PerKeySection
 from bridge.errors import BackendError, ErrorCode
 from bridge.model import UsageReported
 from bridge.server.auth.api_keys import Allowance, Reason, refused
@@ -264,7 +264,7 @@ class ServerLimits:
 
         Raises `ConfigError` if PostgreSQL is to count and its package is missing.
         """
-        limits, per_key = config.server.limits, config.server.limits.per_key or PerKey()
+        limits, per_key = config.server.limits, config.server.limits.per_key or PerKeySection()
         each, queue = per_key.concurrent, per_key.queue
         self.runs = Slots(SlotPool(limits.concurrent, limits.queue), each, queue, places, "runs")
         self.readers = Slots(SlotPool(limits.concurrent, limits.queue), each, queue, places, "readers")

@@ -154,8 +154,7 @@ def test_the_client_sees_it_as_it_happened() -> None:
     assert client.calls == {"s": {"name": "f", "input": '{"city":"Paris"}', "ended": True, "result": "Sunny"}}
 
 
-@pytest.mark.parametrize(("options", "border"), [({}, "\n\n"), ({"message_separator": ""}, "")])
-def test_texts_of_two_messages_are_separated(options: dict[str, Any], border: str) -> None:
+def test_texts_of_two_messages_are_separated() -> None:
     """Clients append a text to the one before, unless a result came in between."""
     made = builder()
     made.flow("m", PartKind.TEXT, "aa")
@@ -164,9 +163,9 @@ def test_texts_of_two_messages_are_separated(options: dict[str, Any], border: st
     made.add("n", Text("cc"))
     made.result("s", [Text("Sunny")])
     made.flow("o", PartKind.TEXT, "dd")
-    out = payloads(encode(finished(made).take(), context(options=FrontOptions(**options))))
+    out = payloads(encode(finished(made).take(), context()))
     told = [event["content"] for event in out if event["type"] == "text"]
-    assert told == ["aa", "aa", f"{border}bb", "cc", "dd"]
+    assert told == ["aa", "aa", "\n\nbb", "cc", "dd"]
 
 
 def test_calls_that_a_failure_cut_get_no_end() -> None:
@@ -247,7 +246,7 @@ def test_heartbeats_do_not_wait_for_the_end_of_a_broken_call() -> None:
     open_call(made, "a")
     made.delta("a", "{")
     made.end_part("a")
-    encoder = dialect.encoder(context(options=FrontOptions(keepalive="comment")))
+    encoder = dialect.encoder(context())
     assert len(encoder.encode(made.take())) == 2
     assert encoder.encode([Heartbeat()]) == [KEEPALIVE]
 
@@ -369,21 +368,17 @@ def test_errors_are_short_and_name_no_keys_and_no_addresses() -> None:
 
 
 @pytest.mark.parametrize("generation", [1, 2])
-def test_keepalive_is_a_comment_unless_it_is_off(generation: int) -> None:
-    def beat(**options: Any) -> list[Any]:
-        of_route = context(options=FrontOptions(generation=generation, **options))
-        of_route.request = None
-        return list(dialect.encoder(of_route).encode([Heartbeat()]))
-
-    assert beat() == [KEEPALIVE]
+def test_keepalive_is_a_comment(generation: int) -> None:
+    of_route = context(options=FrontOptions(generation=generation))
+    of_route.request = None
+    assert list(dialect.encoder(of_route).encode([Heartbeat()])) == [KEEPALIVE]
     assert isinstance(KEEPALIVE, Frame)
-    assert beat(keepalive=False) == []
 
 
 def test_keepalive_waits_for_no_call() -> None:
     made = builder()
     open_call(made, "a")
-    encoder = dialect.encoder(context(options=FrontOptions(keepalive="comment")))
+    encoder = dialect.encoder(context())
     encoder.encode(made.take())
     assert encoder.encode([Heartbeat()]) == [KEEPALIVE]
     made.flow("m", PartKind.TEXT, "behind the call")
@@ -410,17 +405,6 @@ def test_a_conversation_that_was_made_up_is_told_in_every_event() -> None:
     request = asked({"messages": []})
     assert {e.get("conversationId") for e in run()} == {request.thread_id}
     assert [{k: v for k, v in e.items() if k != "conversationId"} for e in run()] == run(conversationId="c1")
-
-
-def test_the_end_mark_may_be_left_out() -> None:
-    made = builder()
-    made.flow("m", PartKind.TEXT, "x")
-    frames = encode(finished(made).take(), context(options=FrontOptions(done_mark=False)))
-    assert frames == [b'{"type":"text","content":"x"}']
-    failed = builder()
-    failed.fail(Failure(ErrorCode.BACKEND_ERROR, "It broke."))
-    frames = encode(failed.take(), context(options=FrontOptions(done_mark=False)))
-    assert frames == [b'{"type":"error","error":"It broke."}']
 
 
 @pytest.mark.parametrize(("said", "before"), [("part", "\n\n"), ("", "")])

@@ -695,7 +695,6 @@ def test_keep_alive_and_the_end_of_a_text_that_waits() -> None:
     frames = encode([*events, Heartbeat()])
     assert frames[-1] == KEEPALIVE
     assert b"TEXT_MESSAGE_END" in frames[-2]  # type: ignore[operator]
-    assert encode([Heartbeat()], front({"keepalive": False})) == []
 
 
 def test_nothing_keeps_an_encoder_or_a_decoder_alive() -> None:

@@ -164,17 +164,16 @@ def test_interleaved_calls_come_one_after_another() -> None:
     assert events[-1]["output"][-1]["metadata"] == {"finish_reason": "tool_calls"}
 
 
-def test_snapshots_grow_by_option() -> None:
+def test_a_call_is_sent_with_its_complete_arguments() -> None:
     def tell(builder: Builder) -> None:
         builder.open_part("a", "m", PartKind.TOOL_CALL, call_id="a", name="f")
         builder.delta("a", "{")
         builder.delta("a", "}")
 
-    options = FrontOptions(arguments="snapshots", call_type="function_call")
+    options = FrontOptions(call_type="function_call")
     events = payloads(encode(run(tell), context(options=options)))
     told = [(e["data"]["arguments"], e["delta"], e["status"]) for e in events if e["object"] == "content"]
-    progress = [(a, False, "in_progress") for a in ("", "{", "{}")]
-    assert told == [*progress, ("{}", False, "completed")]
+    assert told == [("", False, "in_progress"), ("{}", False, "completed")]
     assert events[-1]["output"][0]["type"] == "function_call"
     assert fold(run(tell)).calls[0].arguments == "{}"
 
@@ -191,7 +190,6 @@ def test_a_reason_stands_in_the_metadata(reason: FinishReason) -> None:
 @pytest.mark.parametrize(
     ("reason", "options", "status"),
     [
-        (FinishReason.LENGTH, {"length": "incomplete"}, "incomplete"),
         (FinishReason.CONTENT_FILTER, {"content_filter": "rejected"}, "rejected"),
         (FinishReason.CONTENT_FILTER, {"content_filter": "failed"}, "failed"),
         (FinishReason.CANCELED, {}, "canceled"),
@@ -815,18 +813,3 @@ def test_state_steps_and_custom_events_are_messages_by_option() -> None:
     ctx = context()
     assert [m["type"] for m in payloads(encode(run(busy), ctx))[-1]["output"]] == ["message"]
     assert ctx.lost.names == ["step", "state", "custom"]
-
-
-def test_arguments_are_deltas_by_option() -> None:
-    def tell(builder: Builder) -> None:
-        builder.open_part("c", "m", PartKind.TOOL_CALL, call_id="c1", name="f")
-        for piece in ('{"x"', ":", "1}"):
-            builder.delta("c", piece)
-
-    events, ctx = run(tell), context(options=FrontOptions(arguments="deltas"))
-    wire = payloads(encode(events, ctx))
-    check_schemas(wire)
-    told = [(c["delta"], c["data"]["arguments"]) for c in wire if c["object"] == "content"]
-    assert told == [(False, ""), (True, '{"x"'), (True, ":"), (True, "1}"), (False, '{"x":1}')]
-    answer = again(events, context(options=FrontOptions(arguments="deltas")))
-    assert [(c.call_id, c.name, c.arguments) for c in answer.calls] == [("c1", "f", '{"x":1}')]

@@ -110,16 +110,6 @@ async def test_stop_of_a_run_that_waits_for_its_turn(backend: FakeBackend, tmp_p
         assert len(backend.seen) == 1
 
 
-async def test_stop_of_an_answer_in_one_piece(backend: FakeBackend, tmp_path: Path) -> None:
-    script = Script(backend)
-    async with serving(config(tmp_path, backend, honour_stream=True)) as url:
-        waiting = asyncio.create_task(post(f"{url}/a/process", said(stream=False)))
-        await asyncio.wait_for(script.asked.acquire(), 40)
-        await post(f"{url}/a/stop", named("agentscope"))
-        reply = await waiting
-        assert (reply.status, reply.json["object"], reply.json["status"]) == (200, "response", "canceled")
-
-
 @kinds
 async def test_a_stopped_answer_can_be_a_failed_one(backend: FakeBackend, tmp_path: Path, durable: bool) -> None:
     Script(backend)

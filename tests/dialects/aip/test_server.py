@@ -13,7 +13,7 @@ import pytest
 
 from bridge import Bridge, ErrorCode, Failure, Inline, Media, MediaKind, Message, Request, RunFailed, Text
 from bridge.contract import registry
-from bridge.engine.config import Config, Server
+from bridge.engine.config import Config, ServerSection
 from bridge.engine.route import Route
 from bridge.engine.services import Services
 from bridge.run.backends.local_backend import LocalBackend
@@ -91,7 +91,9 @@ async def served(
         BackendGroup([LocalBackend("it", behind)]), listen=address, agent_id=agent_id,
     )  # fmt: skip
     config = Config.model_construct(
-        server=Server(port=free_port(), drain=2, slow_reader=slow_reader, limits=limits or {}), backends={}, routes=()
+        server=ServerSection(port=free_port(), drain=2, slow_reader=slow_reader, limits=limits or {}),
+        backends={},
+        routes=(),
     )
     tmp_path.mkdir(exist_ok=True)
     turns = ConversationTurns(open_conversations(f"sqlite:///{tmp_path}/history.db"))

@@ -239,8 +239,7 @@ def test_media_and_what_is_told_as_text() -> None:
     assert len(parts(chunks(built(*said), front(media="drop")))) == 2
 
 
-@pytest.mark.parametrize(("options", "text"), [({}, "aa\n\nbb\n\nWhy?"), ({"message_separator": " "}, "aa bb Why?")])
-def test_texts_of_two_messages_are_separated(options: dict[str, Any], text: str) -> None:
+def test_texts_of_two_messages_are_separated() -> None:
     """SDKs make one text of all parts, whatever lies between."""
     made = front().builder()
     made.flow("m", PartKind.TEXT, "a")
@@ -250,15 +249,14 @@ def test_texts_of_two_messages_are_separated(options: dict[str, Any], text: str)
     made.interrupt(Interrupted("i", None, "Why?"))
     made.finish()
     made.end()
-    said = parts(chunks(made.take(), front(**options)))
-    assert "".join(part.get("text", "") for part in said) == text
+    said = parts(chunks(made.take(), front()))
+    assert "".join(part.get("text", "") for part in said) == "aa\n\nbb\n\nWhy?"
 
 
-def test_a_heartbeat_is_an_empty_text_or_nothing() -> None:
+def test_a_heartbeat_is_an_empty_text() -> None:
     events = built(Text("x"))
     events.insert(-1, Heartbeat())
     assert parts(chunks(events))[1] == {"text": ""}
-    assert len(chunks(events, front(keepalive=False))) == 2
 
 
 def test_choices_are_candidates() -> None:

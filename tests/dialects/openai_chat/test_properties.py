@@ -94,7 +94,7 @@ def test_no_chunk_makes_the_decoder_raise(values: list[Any], think: bool) -> Non
     events = decoder.feed([written(v) for v in values])
     events += decoder.close()
     verify(events)
-    for options in (FrontOptions(), FrontOptions(media="drop", reasoning_field="both", message_separator="-")):
+    for options in (FrontOptions(), FrontOptions(media="drop", reasoning_field="both")):
         out = front()
         out.options = options
         for frame in Splitter().feed(encode(events, out)):

@@ -32,77 +32,125 @@ from bridge.engine.config.schema.base import FreeOptions, OrOff, Section, dialec
 from bridge.engine.config.units import Duration, DurationOrOff, Size
 
 
-class Timeouts(Section):
+class TimeoutsSection(Section):
     """Timeouts in seconds; None = no limit."""
 
-    connect: DurationOrOff = Field(default=5.0, description="to establish a connection; off = no limit")
+    connect: DurationOrOff = Field(
+        default=5.0,
+        description="to establish a connection; off = no limit"
+        ". For: backends far away, or a fallback that must come quickly",
+    )
     first_event: DurationOrOff = Field(
         default=300.0,
-        description="silence before the first content of a stream, from the last bytes that arrived; off = no limit",
+        description="silence before the first content of a stream, from the last bytes that arrived; off = no limit"
+        ". For: models that are loaded first, or a fallback that must come quickly",
     )
     idle: DurationOrOff = Field(
-        default=300.0, description="silence after the first content of a stream, in the same way; off = no limit"
+        default=300.0,
+        description="silence after the first content of a stream, in the same way; off = no limit"
+        ". For: agents that are silent for long",
     )
     total: DurationOrOff = Field(
         default=1800.0,
-        description="for the whole answer; the only limit of one that is not streamed; off = no limit",
+        description="for the whole answer; the only limit of one that is not streamed; off = no limit"
+        ". For: long runs, or whole answers of slow models",
     )
 
 
-class Retry(Section):
+class RetrySection(Section):
     # One attempt by default: clients such as the OpenAI SDK retry themselves, and the numbers would multiply.
-    attempts: Positive = Field(default=1, description="maximum number of attempts; none after content was passed on")
-    backoff: Duration = Field(default=0.5, description="delay before the second attempt; doubled for each further one")
+    attempts: Positive = Field(
+        default=1,
+        description="maximum number of attempts; none after content was passed on"
+        ". For: clients that do not retry by themselves",
+    )
+    backoff: Duration = Field(
+        default=0.5,
+        description="delay before the second attempt; doubled for each further one"
+        ". For: backends that need longer to recover",
+    )
     max_backoff: Duration = Field(
-        default=8.0, description="maximum delay between attempts, including delays that the backend requests"
+        default=8.0,
+        description="maximum delay between attempts, including delays that the backend requests"
+        ". For: backends whose Retry-After is longer",
     )
     budget: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.2, description="share of requests that may be retried in the long run; 1 = all"
+        default=0.2,
+        description="share of requests that may be retried in the long run; 1 = all"
+        ". For: few requests, of which each must succeed",
     )
 
 
-class Breaker(Section):
-    failures: Positive = Field(default=5, description="consecutive failures after which the breaker opens")
-    open_for: Duration = Field(default=30.0, description="time for which it stays open")
+class BreakerSection(Section):
+    failures: Positive = Field(
+        default=5,
+        description="consecutive failures after which the breaker opens. For: backends that fail for a moment only",
+    )
+    open_for: Duration = Field(
+        default=30.0, description="time for which it stays open. For: backends that need longer to start"
+    )
 
 
-class GcpAuth(Section):
-    scope: Text = Field(default="https://www.googleapis.com/auth/cloud-platform", description="scope of the tokens")
+class GcpAuthSection(Section):
+    scope: Text = Field(
+        default="https://www.googleapis.com/auth/cloud-platform",
+        description="scope of the tokens. For: service accounts that get a narrower one",
+    )
 
 
-class AzureAuth(Section):
-    scope: Text = Field(default="https://cognitiveservices.azure.com/.default", description="scope of the tokens")
+class AzureAuthSection(Section):
+    scope: Text = Field(
+        default="https://cognitiveservices.azure.com/.default",
+        description="scope of the tokens. For: Azure Government and other national clouds",
+    )
 
 
-class AwsAuth(Section):
+class AwsAuthSection(Section):
     service: OptionalText = Field(
         default=None,
         description="name of the service in signatures; absent = bedrock-mantle where the host of the url begins so, "
-        "else bedrock",
+        "else bedrock"
+        ". For: a proxy in front of Bedrock",
     )
     region: OptionalText = Field(
-        default=None, description="region in signatures; absent = that of the url, or of the environment"
+        default=None,
+        description="region in signatures; absent = that of the url, or of the environment"
+        ". For: an address that does not name it",
     )
 
 
-class BackendAuth(Section):
+class BackendAuthSection(Section):
     """Credentials that expire. Exactly one of `command`, `gcp`, `azure` and `aws` is set; `auth: gcp` is short for
     `auth: {gcp: {}}`.
     """
 
     command: tuple[Text, ...] = Field(
         default=(),
-        description="program with arguments that prints a token, alone or as JSON with its expiry",
+        description="program with arguments that prints a token, alone or as JSON with its expiry"
+        ". For: vaults and identity providers with a command of their own",
         repr=False,
     )
-    timeout: Duration = Field(default=30.0, description="maximum duration of the command")
-    lifetime: Duration = Field(default=600.0, description="use of a token that does not say when it expires")
-    header: HeaderName = Field(
-        default="authorization", description="header of the token; in authorization it follows the word Bearer"
+    timeout: Duration = Field(
+        default=30.0, description="maximum duration of the command. For: commands that ask over a slow network"
     )
-    gcp: GcpAuth | None = Field(default=None, description="tokens of Google's default credentials (extra gcp)")
-    azure: AzureAuth | None = Field(default=None, description="tokens of Azure's default credentials (extra azure)")
-    aws: AwsAuth | None = Field(default=None, description="signatures with AWS's default credentials (extra aws)")
+    lifetime: Duration = Field(
+        default=600.0,
+        description="use of a token that does not say when it expires. For: tokens whose expiry is not printed",
+    )
+    header: HeaderName = Field(
+        default="authorization",
+        description="header of the token; in authorization it follows the word Bearer"
+        ". For: gateways that want it elsewhere, such as x-api-key",
+    )
+    gcp: GcpAuthSection | None = Field(
+        default=None, description="tokens of Google's default credentials (extra gcp). For: Vertex AI"
+    )
+    azure: AzureAuthSection | None = Field(
+        default=None, description="tokens of Azure's default credentials (extra azure). For: Azure OpenAI with Entra ID"
+    )
+    aws: AwsAuthSection | None = Field(
+        default=None, description="signatures with AWS's default credentials (extra aws). For: Amazon Bedrock"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -120,59 +168,103 @@ class BackendAuth(Section):
         return self
 
 
-class Backend(Section):
+class BackendSection(Section):
     """A model, an agent, or the demo."""
 
-    dialect: BackDialect = Field(description="dialect of the backend; also demo (built in) and python (your generator)")
+    dialect: BackDialect = Field(
+        description="dialect of the backend; also demo (built in) and python (your generator). For: every backend"
+    )
     url: OptionalBackendUrl = Field(
-        default=None, description="base URL; the dialect adds its own endpoint; host:port of a gRPC dialect"
+        default=None,
+        description="base URL; the dialect adds its own endpoint; host:port of a gRPC dialect"
+        ". For: every backend that is another server",
     )
     command: OptionalText = Field(
-        default=None, description="program of an agent that the bridge starts, in place of a url"
+        default=None,
+        description="program of an agent that the bridge starts, in place of a url"
+        ". For: ACP agents such as Claude Code, Gemini CLI and Codex",
     )
-    args: tuple[str, ...] = Field(default=(), description="arguments of the program", repr=False)
+    args: tuple[str, ...] = Field(
+        default=(), description="arguments of the program. For: ACP agents whose command needs some", repr=False
+    )
     cwd: OptionalText = Field(
         default=None,
-        description="folder in which an agent works; relative to this file, {owner} = a folder for each owner",
+        description="folder in which an agent works; relative to this file, {owner} = a folder for each owner"
+        ". For: every ACP agent",
     )
     env: dict[EnvironmentName, str] = Field(
         default_factory=dict,
-        description="environment of the program, beside PATH, HOME, LANG, TERM and USER",
+        description="environment of the program, beside PATH, HOME, LANG, TERM and USER"
+        ". For: keys and settings of an ACP agent",
         repr=False,
     )
     api_key: OptionalSecret = Field(
-        default=None, description="key of the backend, sent as its dialect requires; empty = none"
+        default=None, description="key of the backend, sent as its dialect requires; empty = none. For: most models"
     )
-    auth: BackendAuth | None = Field(
-        default=None, description="credentials that expire, in place of api_key", json_schema_extra=or_cloud_word
+    auth: BackendAuthSection | None = Field(
+        default=None,
+        description="credentials that expire, in place of api_key"
+        ". For: Vertex AI, Azure, Bedrock, and tokens from a vault",
+        json_schema_extra=or_cloud_word,
     )
-    model: OptionalText = Field(default=None, description="model used when the client names none")
+    model: OptionalText = Field(
+        default=None,
+        description="model used when the client names none"
+        ". For: clients that name no model, or whose names are no model's",
+    )
     model_map: dict[str, Text] = Field(
         default_factory=dict,
-        description="client's model name or glob -> backend's model name; other names are unchanged",
+        description="client's model name or glob -> backend's model name; other names are unchanged"
+        ". For: clients with fixed names of models, such as Claude Code",
     )
     proxy: OptionalProxy = Field(
         default=None,
         description="URL of the HTTP proxy through which the backend is called, with user name and password if needed, "
-        "or none; absent = HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY of the environment",
+        "or none; absent = HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY of the environment"
+        ". For: networks that reach this backend through a proxy only",
     )
     headers: Headers = Field(
-        default_factory=dict, description="headers of every request; over gRPC as metadata", repr=False
+        default_factory=dict,
+        description="headers of every request; over gRPC as metadata"
+        ". For: gateways that want a team, a project or a version",
+        repr=False,
     )
-    forward_headers: tuple[HeaderName, ...] = Field(default=(), description="client headers that are forwarded")
+    forward_headers: tuple[HeaderName, ...] = Field(
+        default=(),
+        description="client headers that are forwarded. For: backends that know the client's own key or tenant",
+    )
     fetch_urls: tuple[Text, ...] = Field(
         default=(),
         description="hosts (name, *.name, name:port) from which media are fetched if the backend accepts inline "
-        "data only",
+        "data only"
+        ". For: clients that send URLs, towards models that take bytes only",
     )
     max_event: Size = Field(
-        default=64 * 2**20, description="maximum size of an event of a stream, or of an answer that is not streamed"
+        default=64 * 2**20,
+        description="maximum size of an event of a stream, or of an answer that is not streamed"
+        ". For: backends that send large pictures in one event, or small containers",
     )
-    timeouts: Timeouts = Field(default_factory=Timeouts, description="timeouts of a call")
-    retry: Retry = Field(default_factory=Retry, description="retries of a failed call")
-    breaker: OrOff[Breaker] = Field(default=None, description="circuit breaker for a failing backend")
-    target: Reference | None = Field(default=None, description='dialect python: "module:function" of the generator')
-    options: FreeOptions = Field(default_factory=Options, validate_default=True, description="options of the dialect")
+    timeouts: TimeoutsSection = Field(
+        default_factory=TimeoutsSection,
+        description="timeouts of a call. For: models and agents that are slower, or must be faster",
+    )
+    retry: RetrySection = Field(
+        default_factory=RetrySection,
+        description="retries of a failed call. For: clients that do not retry by themselves",
+    )
+    breaker: OrOff[BreakerSection] = Field(
+        default=None,
+        description="circuit breaker for a failing backend"
+        ". For: fallbacks, so that a dead backend is not asked each time",
+    )
+    target: Reference | None = Field(
+        default=None, description='dialect python: "module:function" of the generator. For: every Python agent'
+    )
+    options: FreeOptions = Field(
+        default_factory=Options,
+        validate_default=True,
+        description="options of the dialect. For: servers that need another form; each option names them",
+    )
 
     @field_validator("options", mode="wrap")
     @classmethod

@@ -49,12 +49,17 @@ class Section(BaseModel):
         return data
 
 
-class Concurrency(Section):
+class ConcurrencySection(Section):
     """Maximum numbers of concurrent and queued requests."""
 
-    concurrent: Positive = Field(description="concurrent requests and stored runs, in all workers together")
+    concurrent: Positive = Field(
+        description="concurrent requests and stored runs, in all workers together"
+        ". For: a route whose backend bears fewer requests than the server"
+    )
     queue: Whole = Field(
-        default=100, description="queued requests, and as many queued stored runs; further ones are refused"
+        default=100,
+        description="queued requests, and as many queued stored runs; further ones are refused"
+        ". For: clients that rather wait than repeat a refused request; 0 for interactive ones",
     )
 
 

@@ -22,91 +22,116 @@ from bridge.engine.config.kinds import (
     names_in,
 )
 from bridge.engine.config.problems import at, expected, wrong
-from bridge.engine.config.schema.base import Concurrency, FreeOptions, OrOff, Section, dialect_options
+from bridge.engine.config.removed import removed
+from bridge.engine.config.schema.base import ConcurrencySection, FreeOptions, OrOff, Section, dialect_options
 
 
-def or_name(schema: dict[str, Any]) -> None:
-    """Let the JSON Schema of a section also take a name."""
-    schema["anyOf"] = [*schema["anyOf"], {"type": "string"}]
-
-
-class Extras(Section):
-    """Requests that the bridge forwards without translating them."""
-
-    backend: BackendName = Field(
-        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
-        "moderations and reranking are forwarded unchanged"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _name_is_backend(cls, value: Any) -> Any:
-        return {"backend": value} if isinstance(value, str) else value
-
-
-class RouteTool(Section):
+class RouteToolSection(Section):
     """A tool that the clients of a route may call."""
 
-    backend: BackendGroup = Field(description="backend that answers, or a list of backends")
-    title: str = Field(default="", description="title of the tool for people")
-    description: str = Field(default="", description="what the tool is for; a model chooses by it")
+    backend: BackendGroup = Field(
+        description="backend that answers, or a list of backends. For: each tool of an MCP route with several"
+    )
+    title: str = Field(default="", description="title of the tool for people. For: clients that show titles of tools")
+    description: str = Field(
+        default="", description="what the tool is for; a model chooses by it. For: every tool, as models choose by it"
+    )
 
 
 _host: TypeAdapter[str] = TypeAdapter(BackendName)
-_offered: TypeAdapter[dict[str, RouteTool]] = TypeAdapter(Annotated[dict[str, RouteTool], Field(min_length=1)])
+_offered: TypeAdapter[dict[str, RouteToolSection]] = TypeAdapter(
+    Annotated[dict[str, RouteToolSection], Field(min_length=1)]
+)
 
 
-class Route(Section):
+class RouteSection(Section):
     """One frontend at one path. Exactly one of `backend`, `models`, and `tools` as a mapping is set."""
 
-    dialect: FrontDialect = Field(description="dialect of the frontend")
-    path: MountPath | None = Field(default=None, description="mount path; the dialect's endpoints are below it")
+    dialect: FrontDialect = Field(description="dialect of the frontend. For: every route")
+    path: MountPath | None = Field(
+        default=None, description="mount path; the dialect's endpoints are below it. For: every route over HTTP"
+    )
     backend: BackendChoice | None = Field(
         default=None,
         description="name of the backend that answers; a list in order, each the fallback of the one before; "
-        "`[{name, weight}, ...]` to share the load; or one of these for each mode of the dialect",
+        "`[{name, weight}, ...]` to share the load; or one of these for each mode of the dialect"
+        ". For: most routes",
     )
     models: dict[str, BackendGroup] | None = Field(
         default=None,
         min_length=1,
-        description="in place of backend: model name or glob of the request -> backend, or a list of backends",
+        description="in place of backend: model name or glob of the request -> backend, or a list of backends"
+        ". For: clients that choose among several models",
     )
     stages: tuple[Reference, ...] = Field(
-        default=(), description='your own stages, "module:function"; they run after the built-in ones'
+        default=(),
+        description='your own stages, "module:function"; they run after the built-in ones'
+        ". For: checks, filters and logs of your own",
     )
     estimate_usage: bool = Field(
-        default=False, description="estimate the tokens of runs whose backend reported none; the estimate is marked"
+        default=False,
+        description="estimate the tokens of runs whose backend reported none; the estimate is marked"
+        ". For: bills and limits where a backend counts no tokens",
     )
     durable: bool = Field(
-        default=False, description="store events before they are sent: clients can resume and cancel runs"
+        default=False,
+        description="store events before they are sent: clients can resume and cancel runs"
+        ". For: clients that lose their connection, and long runs",
     )
-    passthrough: bool = Field(default=False, description="same dialect on both sides: send payloads byte for byte")
-    tools: BackendName | dict[str, RouteTool] | None = Field(
+    passthrough: bool = Field(
+        default=False,
+        description="same dialect on both sides: send payloads byte for byte"
+        ". For: fields and bytes that no translation may change",
+    )
+    tools: BackendName | dict[str, RouteToolSection] | None = Field(
         default=None,
         description="backend whose registered tools the bridge offers to the model and runs; or, in place of backend, "
-        "where the clients of the dialect call tools: name of each tool -> `{backend, title, description}`",
+        "where the clients of the dialect call tools: name of each tool -> `{backend, title, description}`"
+        ". For: agents whose tools are registered at an AIP gateway; MCP clients",
     )
-    extras: Extras | None = Field(
+    extras: BackendName | None = Field(
         default=None,
-        json_schema_extra=or_name,
-        description="endpoints forwarded without translation; `extras: name` is short for `extras: {backend: name}`",
+        description="OpenAI-compatible backend to which requests for embeddings, audio, images, completions, "
+        "moderations and reranking are forwarded unchanged"
+        ". For: applications that use embeddings, audio or images at the same address",
     )
-    max_tool_rounds: Positive = Field(default=8, description="maximum number of tool rounds in one run")
-    listen: Address | None = Field(default=None, description="address of a gRPC dialect, host:port, instead of path")
-    agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route")
-    limits: OrOff[Concurrency] = Field(default=None, description="concurrency limits of this route")
+    max_tool_rounds: Positive = Field(
+        default=8,
+        description="maximum number of tool rounds in one run. For: tasks with many steps, or a limit of costs",
+    )
+    listen: Address | None = Field(
+        default=None, description="address of a gRPC dialect, host:port, instead of path. For: every gRPC route"
+    )
+    agent_id: Text | None = Field(default=None, description="id of the agent on a gRPC route. For: every gRPC route")
+    limits: OrOff[ConcurrencySection] = Field(
+        default=None,
+        description="concurrency limits of this route. For: a backend that bears fewer requests than the server",
+    )
     mid_stream_fallback: OrOff[Literal["repeat", "continue"]] = Field(
         default=None,
         description="if a backend fails in the middle of its text: repeat = send the request to the next backend,"
         " whose text must begin with what the client has; continue = ask the next backend to continue"
-        " that text; off = the failure is an error",
+        " that text; off = the failure is an error"
+        ". For: long answers of backends that break off",
     )
-    options: FreeOptions = Field(default_factory=Options, validate_default=True, description="options of the dialect")
+    options: FreeOptions = Field(
+        default_factory=Options,
+        validate_default=True,
+        description="options of the dialect. For: clients that need another form; each option names them",
+    )
 
     @field_validator("options", mode="wrap")
     @classmethod
     def _of_the_dialect(cls, value: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Options:
         return dialect_options(value, front_options(info.data["dialect"]) if "dialect" in info.data else None)
+
+    @field_validator("extras", mode="before")
+    @classmethod
+    def _extras_are_a_name(cls, value: Any) -> Any:
+        instead = removed("routes.extras.backend") if isinstance(value, dict) else None
+        if instead is not None:
+            raise wrong(instead)
+        return value
 
     @field_validator("tools", mode="wrap")
     @classmethod
@@ -177,7 +202,7 @@ class Route(Section):
         return self.tools if isinstance(self.tools, str) else None
 
     @property
-    def offered(self) -> dict[str, RouteTool]:
+    def offered(self) -> dict[str, RouteToolSection]:
         """The tools that clients call, by name; none if the route has one for its `backend`, or no such clients."""
         return self.tools if isinstance(self.tools, dict) else {}
 

@@ -23,7 +23,8 @@ from bridge.toolkit.redact import Secrets
 
 log = logging.getLogger("bridge.agents")
 
-_MINUTE = 60.0
+_MINUTE, _CRASHES = 60.0, 3
+"""Starts are refused for a minute after so many crashes of one owner's processes."""
 _MOST_NAMES = 10_000
 """Conversations whose sessions are known by the names of clients."""
 
@@ -177,7 +178,7 @@ class AgentPool:
     # ------------------------------------------------------------------ crashes
 
     def _note_crash(self, owner: str) -> None:
-        self._crashes.setdefault(owner, deque(maxlen=self.limits.restarts)).append(time.monotonic())
+        self._crashes.setdefault(owner, deque(maxlen=_CRASHES)).append(time.monotonic())
 
     def _refuse_crashing(self, owner: str) -> None:
         """Raise `BackendError` if the owner's processes ended by themselves too often."""
@@ -185,8 +186,8 @@ class AgentPool:
         if crashes is None:
             return
         wait = crashes[0] + _MINUTE - time.monotonic()
-        if len(crashes) == self.limits.restarts and wait > 0:
-            text = f"The agent ended by itself {len(crashes)} times within a minute (options.restarts)."
+        if len(crashes) == _CRASHES and wait > 0:
+            text = f"The agent ended by itself {len(crashes)} times within a minute."
             failure = Failure(ErrorCode.BACKEND_UNAVAILABLE, text, headers={"retry-after": str(int(wait) + 1)})
             raise BackendError.of(failure)
         if wait <= 0 and crashes[-1] + _MINUTE < time.monotonic():
