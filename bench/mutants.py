@@ -3,8 +3,8 @@
     python bench/mutants.py ag_kit --count 60 --seed 1
 
 Works on a copy of the last commit. For each mutant the dialect's own tests, conformance and fuzzing run until the
-first failure. What survives is printed as a line of source before and after: either nobody can notice it, or a test
-is missing.
+first failure, and if all pass, the cases for this dialect of the tests over all dialects. What survives is printed as a
+line of source before and after: either nobody can notice it, or a test is missing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
+_OF_ALL = ("tests/dialects/test_*.py", "tests/test_wire*.py", "tests/translation", "tests/security", "tests/pairs")
+"""The tests over all dialects; those of servers and processes would take minutes for each mutant."""
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,16 @@ def passes(folder: Path, tests: list[str], limit: float) -> bool:
     return done.returncode == 0
 
 
-def tests_of(adapter: str) -> list[str]:
-    """The tests of an adapter: its own, and those of the suites for each dialect that it brings."""
+def tests_of(adapter: str) -> tuple[list[str], list[str]]:
+    """The tests of an adapter: its own with the suites, and the tests over all dialects, for each that it brings."""
     package = f"bridge.dialects.{adapter}."
     names = [n for n in registry.names() if type(registry.get(n)).__module__.startswith(package)]
     if not names:
         raise SystemExit(f"adapters/{adapter} brings no dialect that is installed")
     programs = [f"tests/sdk/{adapter}"] if (ROOT / "tests" / "sdk" / adapter).exists() else []
-    chosen = f"{adapter} or " + " or ".join(names)
-    return [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", "-k", chosen]
+    chosen = ["-k", f"{adapter} or " + " or ".join(names)]
+    of_all = [str(path.relative_to(ROOT)) for pattern in _OF_ALL for path in sorted(ROOT.glob(pattern))]
+    return [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", *chosen], [*of_all, *chosen]
 
 
 def main() -> None:
@@ -127,20 +130,29 @@ def main() -> None:
     args = parser.parse_args()
     every = [p for path in sorted((ROOT / "adapters" / args.adapter).glob("*.py")) for p in places(path)]
     chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
-    tests = tests_of(args.adapter)
+    own, of_all = tests_of(args.adapter)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
-        if not passes(folder, tests, args.limit):
+        for path in (folder / "adapters" / args.adapter).glob("*.py"):  # as mutants are written: without comments
+            path.write_text(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))), encoding="utf-8")
+        if not (passes(folder, own, args.limit) and passes(folder, of_all, args.limit)):
             raise SystemExit("the tests fail without a mutant")
-        alive = []
+        alive = {"own": 0, "all": 0}
         for mutant in (mutant_at(*place) for place in chosen):
-            if survives(mutant, folder, tests, args.limit):
-                alive.append(mutant)
-                where = mutant.path.relative_to(ROOT)
-                print(f"{where}:{mutant.line}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
-    print(f"{args.adapter}: {len(chosen) - len(alive)} of {len(chosen)} mutants found (of {len(every)} there are)")
+            if not survives(mutant, folder, own, args.limit):
+                continue
+            alive["own"] += 1
+            survived = survives(mutant, folder, of_all, args.limit)
+            alive["all"] += survived
+            where = f"{mutant.path.relative_to(ROOT)}:{mutant.line}" + ("" if survived else " (found by tests of all)")
+            print(f"{where}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
+    count = len(chosen)
+    print(
+        f"{args.adapter}: {count - alive['all']} of {count} mutants found, "
+        f"{count - alive['own']} of them by its own tests (of {len(every)} there are)"
+    )
 
 
 def _first(source: str) -> str:
