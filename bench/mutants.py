@@ -89,19 +89,18 @@ def _change(node: ast.AST) -> bool:
 
 def survives(mutant: Mutant, folder: Path, tests: list[str], limit: float) -> bool:
     """Whether all tests pass with the mutant in place, which is taken out again."""
-    place = folder / mutant.path.relative_to(ROOT)
-    original = place.read_text(encoding="utf-8")
-    place.write_text(mutant.source, encoding="utf-8")
+    original = mutant.path.read_text(encoding="utf-8")
+    mutant.path.write_text(mutant.source, encoding="utf-8")
     try:
         return passes(folder, tests, limit)
     finally:
-        place.write_text(original, encoding="utf-8")
+        mutant.path.write_text(original, encoding="utf-8")
 
 
 def passes(folder: Path, tests: list[str], limit: float) -> bool:
     """Whether the tests pass in this copy. The same generated examples come each time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": ""}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
@@ -109,15 +108,15 @@ def passes(folder: Path, tests: list[str], limit: float) -> bool:
     return done.returncode == 0
 
 
-def tests_of(adapter: str) -> tuple[list[str], list[str]]:
+def tests_of(adapter: str, folder: Path) -> tuple[list[str], list[str]]:
     """The tests of an adapter: its own with the suites, and the tests over all dialects, for each that it brings."""
     package = f"bridge.dialects.{adapter}."
     names = [n for n in registry.names() if type(registry.get(n)).__module__.startswith(package)]
     if not names:
         raise SystemExit(f"adapters/{adapter} brings no dialect that is installed")
-    programs = [f"tests/sdk/{adapter}"] if (ROOT / "tests" / "sdk" / adapter).exists() else []
+    programs = [f"tests/sdk/{adapter}"] if (folder / "tests" / "sdk" / adapter).exists() else []
     chosen = ["-k", f"{adapter} or " + " or ".join(names)]
-    of_all = [str(path.relative_to(ROOT)) for pattern in _OF_ALL for path in sorted(ROOT.glob(pattern))]
+    of_all = [str(path.relative_to(folder)) for pattern in _OF_ALL for path in sorted(folder.glob(pattern))]
     return [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", *chosen], [*of_all, *chosen]
 
 
@@ -128,25 +127,29 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds; a mutant that never ends counts as found")
     args = parser.parse_args()
-    every = [p for path in sorted((ROOT / "adapters" / args.adapter).glob("*.py")) for p in places(path)]
-    chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
-    own, of_all = tests_of(args.adapter)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
-        for path in (folder / "adapters" / args.adapter).glob("*.py"):  # as mutants are written: without comments
+        paths = sorted((folder / "adapters" / args.adapter).glob("*.py"))
+        every = [p for path in paths for p in places(path)]
+        chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
+        mutants = [mutant_at(*place) for place in chosen]
+        own, of_all = tests_of(args.adapter, folder)
+        for path in paths:  # as mutants are written: without comments
             path.write_text(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))), encoding="utf-8")
         if not (passes(folder, own, args.limit) and passes(folder, of_all, args.limit)):
             raise SystemExit("the tests fail without a mutant")
         alive = {"own": 0, "all": 0}
-        for mutant in (mutant_at(*place) for place in chosen):
+        for mutant in mutants:
             if not survives(mutant, folder, own, args.limit):
                 continue
             alive["own"] += 1
             survived = survives(mutant, folder, of_all, args.limit)
             alive["all"] += survived
-            where = f"{mutant.path.relative_to(ROOT)}:{mutant.line}" + ("" if survived else " (found by tests of all)")
+            where = f"{mutant.path.relative_to(folder)}:{mutant.line}" + (
+                "" if survived else " (found by tests of all)"
+            )
             print(f"{where}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
     count = len(chosen)
     print(
