@@ -3,7 +3,8 @@
     python bench/mutants.py ag_kit --count 60 --seed 1
 
 Works on a copy of the last commit. For each mutant the dialect's own tests, conformance and fuzzing run until the
-first failure, and if all pass, the cases for this dialect of the tests over all dialects. What survives is printed as a
+first failure, and if all pass, the tests of the translation, and the cases for this dialect of the tests over all
+dialects. What survives is printed as a
 line of source before and after: either nobody can notice it, or a test is missing.
 """
 
@@ -28,7 +29,9 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
-_OF_ALL = ("tests/dialects/test_*.py", "tests/test_wire*.py", "tests/translation", "tests/security", "tests/pairs")
+_TRANSLATION = ("tests/translation",)
+"""Few of them name all the dialects that they concern, so that all run."""
+_OF_ALL = ("tests/dialects/test_*.py", "tests/test_wire*.py", "tests/security", "tests/pairs")
 """The tests over all dialects; those of servers and processes would take minutes for each mutant."""
 _NOT_SMALL = """
 from hypothesis import Phase
@@ -115,8 +118,8 @@ def passes(folder: Path, tests: list[str], limit: float) -> bool:
     return done.returncode == 0
 
 
-def tests_of(adapter: str, folder: Path) -> tuple[list[str], list[str]]:
-    """The tests of an adapter: its own with the suites, and the tests over all dialects, for each that it brings."""
+def tests_of(adapter: str, folder: Path) -> dict[str, list[str]]:
+    """The tests of an adapter, in the order in which they run: those of its own and the suites, then those of all."""
     package = f"bridge.dialects.{adapter}."
     names = [n for n in registry.names() if type(registry.get(n)).__module__.startswith(package)]
     if not names:
@@ -124,7 +127,11 @@ def tests_of(adapter: str, folder: Path) -> tuple[list[str], list[str]]:
     programs = [f"tests/sdk/{adapter}"] if (folder / "tests" / "sdk" / adapter).exists() else []
     chosen = ["-k", f"{adapter} or " + " or ".join(names)]
     of_all = [str(path.relative_to(folder)) for pattern in _OF_ALL for path in sorted(folder.glob(pattern))]
-    return [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", *chosen], [*of_all, *chosen]
+    return {
+        "its own tests": [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", *chosen],
+        "tests of the translation": [*_TRANSLATION],
+        "tests over all dialects": [*of_all, *chosen],
+    }
 
 
 def main() -> None:
@@ -142,32 +149,27 @@ def main() -> None:
         every = [p for path in paths for p in places(path)]
         chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
         mutants = [mutant_at(*place) for place in chosen]
-        own, of_all = tests_of(args.adapter, folder)
+        stages = tests_of(args.adapter, folder)
         for path in paths:  # as mutants are written: without comments
             path.write_text(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))), encoding="utf-8")
         with (folder / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
             conftest.write(_NOT_SMALL)
-        alive = {"own": 0, "all": 0}
+        alive = dict.fromkeys(stages, 0)
         for mutant in mutants:
-            if not survives(mutant, folder, own, args.limit):
-                continue
-            alive["own"] += 1
-            survived = survives(mutant, folder, of_all, args.limit)
-            alive["all"] += survived
-            where = f"{mutant.path.relative_to(folder)}:{mutant.line}" + (
-                "" if survived else " (found by tests of all)"
-            )
-            print(f"{where}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
-        # A mutant that survives shows that these tests pass.
-        if not (alive["own"] or passes(folder, own, args.limit)) or not (
-            alive["all"] or passes(folder, of_all, args.limit)
-        ):
-            raise SystemExit("the tests fail without a mutant")
-    count = len(chosen)
-    print(
-        f"{args.adapter}: {count - alive['all']} of {count} mutants found, "
-        f"{count - alive['own']} of them by its own tests (of {len(every)} there are)"
-    )
+            finder = ""
+            for stage, tests in stages.items():
+                if not survives(mutant, folder, tests, args.limit):
+                    finder = stage
+                    break
+                alive[stage] += 1
+            if finder != next(iter(stages)):
+                where = f"{mutant.path.relative_to(folder)}:{mutant.line}" + (f" (found by {finder})" if finder else "")
+                print(f"{where}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
+        for stage, tests in stages.items():  # a mutant that survives shows that these tests pass
+            if not alive[stage] and not passes(folder, tests, args.limit):
+                raise SystemExit(f"{stage} fail without a mutant")
+    found = ", ".join(f"{len(chosen) - count} with {stage}" for stage, count in alive.items())
+    print(f"{args.adapter}: of {len(chosen)} mutants (of {len(every)} there are) are found: {found}")
 
 
 def _first(source: str) -> str:
