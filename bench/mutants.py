@@ -3,8 +3,9 @@
     python bench/mutants.py ag_kit --count 60 --seed 1
 
 Works on a copy of the last commit. For each mutant the dialect's own tests, conformance and fuzzing run until the
-first failure. What survives is printed as a line of source before and after: either nobody can notice it, or a test
-is missing.
+first failure, and if all pass, the tests of the translation, and the cases for this dialect of the tests over all
+dialects. What survives is printed as a
+line of source before and after: either nobody can notice it, or a test is missing.
 """
 
 from __future__ import annotations
@@ -28,6 +29,17 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
     ast.Add: ast.Sub, ast.Sub: ast.Add,
 }  # fmt: skip
+_TRANSLATION = ("tests/translation",)
+"""Few of them name all the dialects that they concern, so that all run."""
+_OF_ALL = ("tests/dialects/test_*.py", "tests/test_wire*.py", "tests/security", "tests/pairs")
+"""The tests over all dialects; those of servers and processes would take minutes for each mutant."""
+_NOT_SMALL = """
+from hypothesis import Phase
+settings.load_profile("ci")
+settings.register_profile("mutants", phases=[Phase.explicit, Phase.generate])
+settings.load_profile("mutants")
+"""
+"""An example that fails is enough; making it small takes most of the time."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +99,18 @@ def _change(node: ast.AST) -> bool:
 
 def survives(mutant: Mutant, folder: Path, tests: list[str], limit: float) -> bool:
     """Whether all tests pass with the mutant in place, which is taken out again."""
-    place = folder / mutant.path.relative_to(ROOT)
-    original = place.read_text(encoding="utf-8")
-    place.write_text(mutant.source, encoding="utf-8")
+    original = mutant.path.read_text(encoding="utf-8")
+    mutant.path.write_text(mutant.source, encoding="utf-8")
     try:
         return passes(folder, tests, limit)
     finally:
-        place.write_text(original, encoding="utf-8")
+        mutant.path.write_text(original, encoding="utf-8")
 
 
 def passes(folder: Path, tests: list[str], limit: float) -> bool:
     """Whether the tests pass in this copy. The same generated examples come each time."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": ""}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
@@ -107,15 +118,20 @@ def passes(folder: Path, tests: list[str], limit: float) -> bool:
     return done.returncode == 0
 
 
-def tests_of(adapter: str) -> list[str]:
-    """The tests of an adapter: its own, and those of the suites for each dialect that it brings."""
+def tests_of(adapter: str, folder: Path) -> dict[str, list[str]]:
+    """The tests of an adapter, in the order in which they run: those of its own and the suites, then those of all."""
     package = f"bridge.dialects.{adapter}."
     names = [n for n in registry.names() if type(registry.get(n)).__module__.startswith(package)]
     if not names:
         raise SystemExit(f"adapters/{adapter} brings no dialect that is installed")
-    programs = [f"tests/sdk/{adapter}"] if (ROOT / "tests" / "sdk" / adapter).exists() else []
-    chosen = f"{adapter} or " + " or ".join(names)
-    return [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", "-k", chosen]
+    programs = [f"tests/sdk/{adapter}"] if (folder / "tests" / "sdk" / adapter).exists() else []
+    chosen = ["-k", f"{adapter} or " + " or ".join(names)]
+    of_all = [str(path.relative_to(folder)) for pattern in _OF_ALL for path in sorted(folder.glob(pattern))]
+    return {
+        "its own tests": [f"tests/dialects/{adapter}", *programs, "tests/conformance", "tests/fuzz", *chosen],
+        "tests of the translation": [*_TRANSLATION],
+        "tests over all dialects": [*of_all, *chosen],
+    }
 
 
 def main() -> None:
@@ -125,22 +141,35 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=300.0, help="seconds; a mutant that never ends counts as found")
     args = parser.parse_args()
-    every = [p for path in sorted((ROOT / "adapters" / args.adapter).glob("*.py")) for p in places(path)]
-    chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
-    tests = tests_of(args.adapter)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x"], cwd=folder, input=archive, check=True)
-        if not passes(folder, tests, args.limit):
-            raise SystemExit("the tests fail without a mutant")
-        alive = []
-        for mutant in (mutant_at(*place) for place in chosen):
-            if survives(mutant, folder, tests, args.limit):
-                alive.append(mutant)
-                where = mutant.path.relative_to(ROOT)
-                print(f"{where}:{mutant.line}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
-    print(f"{args.adapter}: {len(chosen) - len(alive)} of {len(chosen)} mutants found (of {len(every)} there are)")
+        paths = sorted((folder / "adapters" / args.adapter).glob("*.py"))
+        every = [p for path in paths for p in places(path)]
+        chosen = random.Random(args.seed).sample(every, min(args.count, len(every)))
+        mutants = [mutant_at(*place) for place in chosen]
+        stages = tests_of(args.adapter, folder)
+        for path in paths:  # as mutants are written: without comments
+            path.write_text(ast.unparse(ast.parse(path.read_text(encoding="utf-8"))), encoding="utf-8")
+        with (folder / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
+            conftest.write(_NOT_SMALL)
+        alive = dict.fromkeys(stages, 0)
+        for mutant in mutants:
+            finder = ""
+            for stage, tests in stages.items():
+                if not survives(mutant, folder, tests, args.limit):
+                    finder = stage
+                    break
+                alive[stage] += 1
+            if finder != next(iter(stages)):
+                where = f"{mutant.path.relative_to(folder)}:{mutant.line}" + (f" (found by {finder})" if finder else "")
+                print(f"{where}\n  - {_first(mutant.before)}\n  + {_first(mutant.after)}", flush=True)
+        for stage, tests in stages.items():  # a mutant that survives shows that these tests pass
+            if not alive[stage] and not passes(folder, tests, args.limit):
+                raise SystemExit(f"{stage} fail without a mutant")
+    found = ", ".join(f"{len(chosen) - count} with {stage}" for stage, count in alive.items())
+    print(f"{args.adapter}: of {len(chosen)} mutants (of {len(every)} there are) are found: {found}")
 
 
 def _first(source: str) -> str:

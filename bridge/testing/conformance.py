@@ -25,6 +25,7 @@ from bridge.contract import Dialect, Feature, Support, WireRequest, WireResponse
 from bridge.contract.registry import check_complete, resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import (
+    Event,
     FinishReason,
     Heartbeat,
     Message,
@@ -61,6 +62,7 @@ from bridge.testing.witnesses import (
     supported_answers,
     supported_requests,
 )
+from bridge.toolkit import Encoder
 from bridge.translation import AnswerDecoder, framing
 
 # The duration of an example reveals nothing about the dialect, and subclasses share the tests of one class.
@@ -81,6 +83,10 @@ _OF_BACKENDS = frozenset(
     }
 )
 """The tests that also apply to dialects that are called and not served."""
+_OF_CLIENTS = frozenset({"test_each_count_of_an_answer_is_written_or_named"})
+"""The tests that also apply to dialects that are served and not called."""
+_COUNT = 40_711
+"""A number of tokens that is not found in an answer by chance."""
 
 
 class DialectConformance:
@@ -106,9 +112,10 @@ class DialectConformance:
             found = [resolve(d) for d in self.dialects]
             for each in found:
                 check_complete(each)
-            # Answers of a dialect that is only called cannot be written here, nor its requests read.
-            alone = metafunc.function.__name__ in _OF_BACKENDS
-            found = [d for d in found if d.called and (d.served or alone)]
+            # Answers of a dialect that is only called cannot be written here, nor its requests read; answers of one
+            # that is only served cannot be read.
+            name = metafunc.function.__name__
+            found = [d for d in found if (d.called or name in _OF_CLIENTS) and (d.served or name in _OF_BACKENDS)]
             metafunc.parametrize("dialect", found, ids=[d.name for d in found])
 
     @quick
@@ -333,17 +340,26 @@ class DialectConformance:
     def test_each_count_of_an_answer_is_written_or_named(self, dialect: Dialect, count: str) -> None:
         builder = context(None).builder()
         builder.flow(0, PartKind.TEXT, "done")
-        cached, reasoning = (5, None) if count == "cached" else (None, 5)
-        builder.usage(UsageReported(12, 34, 46, cached, reasoning))
+        cached, reasoning = (_COUNT, None) if count == "cached" else (None, _COUNT)
+        builder.usage(UsageReported(100_000, 90_000, 190_000, cached, reasoning))
         builder.finish(FinishReason.STOP)
         builder.end()
-        writing = context(dialect.front_options())
-        frames = dialect.encoder(writing).encode(builder.take())
-        usage = fold(decode(dialect, [framing.of(dialect.framing).join(frames)])).usage
-        lost = {str(Feature.USAGE), str(Feature.USAGE_DETAILS)} & set(writing.lost.names)
-        arrived = usage is not None and getattr(usage, count) == 5
-        assert not (arrived and lost), f"{count} tokens were written, but are reported as lost"
-        assert arrived or lost or not self.names_losses, f"{count} tokens were lost in silence"
+        events = builder.take()
+        for in_one_piece in (False, True) if answers_whole(dialect) else (False,):
+            arrived, lost = _carries(dialect, events, count, in_one_piece)
+            where = f"{count} tokens of an answer {'in one piece' if in_one_piece else 'that is streamed'}"
+            assert not (arrived and lost), f"{where} were written, but are reported as lost"
+            assert arrived or lost or not self.names_losses, f"{where} were lost in silence"
+            encoder = type(dialect.encoder(context(dialect.front_options())))
+            if arrived or not issubclass(encoder, Encoder):
+                continue
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(encoder, "keeps", {*encoder.keeps, Feature.USAGE, Feature.USAGE_DETAILS})
+                kept = _carries(dialect, events, count, in_one_piece)[0]
+            assert not kept, (
+                f"{where} have a place on the wire, but the card drops them before the encoder: declare "
+                "Feature.USAGE_DETAILS as exact, or name it in `keeps` of the encoder, which then records what it drops"
+            )
 
     def test_the_model_of_the_backend_is_sent_or_named(self, dialect: Dialect) -> None:
         """The model that is configured for a backend counts more than the client's."""
@@ -415,3 +431,21 @@ class DialectConformance:
         for fine in ({}, {"content-type": f"{dialect.content_type}; charset=utf-8"}):
             wire.headers = {**others, **fine}
             dialect.decode_request(wire, context(dialect.front_options()))
+
+
+def _carries(dialect: Dialect, events: list[Event], count: str, in_one_piece: bool) -> tuple[bool, bool]:
+    """Return whether a client gets this count of the answer, and whether usage or its details are reported as lost."""
+    writing = context(dialect.front_options())
+    reading = context(dialect.back_options()) if dialect.called else None
+    usage: UsageReported | None = None
+    if in_one_piece:
+        whole = dialect.assemble(events, writing)
+        wire = whole.body
+        if reading is not None:
+            decoder = AnswerDecoder(dialect, reading, whole.headers)
+            usage = fold(decoder.receive(wire) + decoder.close()).usage
+    else:
+        wire = framing.of(dialect.framing).join(dialect.encoder(writing).encode(events))
+        usage = fold(decode(dialect, [wire])).usage if reading is not None else None
+    arrived = getattr(usage, count, None) == _COUNT if reading is not None else str(_COUNT).encode() in wire
+    return arrived, not {str(Feature.USAGE), str(Feature.USAGE_DETAILS)}.isdisjoint(writing.lost.names)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.contract import Context, Losses, registry
+from bridge.contract import Context, Feature, Losses, Support, registry
 from bridge.model.events import UsageReported
 from bridge.model.fold import fold
 from bridge.toolkit.counts import counts_in
@@ -137,6 +137,54 @@ def test_usage_is_read_in_every_spelling_and_place(dialect: str, spelling: str) 
         assert usage is not None, number
         counts = (usage.input, usage.output, usage.total, usage.cached, usage.reasoning)
         assert counts == (9, 4, 13, 3, 2), number
+
+
+def _langgraph(usage: dict[str, Any]) -> bytes:
+    said = {"type": "AIMessageChunk", "id": "m", "content": "x", "tool_call_chunks": [], "usage_metadata": usage}
+    events = [("metadata", {"run_id": "r"}), ("messages", [said, {"langgraph_node": "agent"}]), ("end", None)]
+    return b"".join(b"event: %s\ndata: %s\n\n" % (name.encode(), json.dumps(data).encode()) for name, data in events)
+
+
+def _service(usage: dict[str, Any]) -> bytes:
+    reply = {"reply_id": "m"}
+    return lines(
+        {"type": "REPLY_START", **reply, "name": "Friday", "role": "assistant"},
+        {"type": "MODEL_CALL_START", **reply, "model_name": "m"},
+        {"type": "MODEL_CALL_END", **reply, **usage},
+        {"type": "REPLY_END", **reply},
+    )
+
+
+CALLED_ONLY: dict[str, tuple[Any, Any]] = {
+    "langgraph": (
+        _langgraph,
+        {
+            "input_tokens": 9,
+            "output_tokens": 4,
+            "total_tokens": 13,
+            "input_token_details": {"cache_read": 3},
+            "output_token_details": {"reasoning": 2},
+        },
+    ),
+    "agentscope-service": (_service, {"input_tokens": 9, "output_tokens": 4, "cache_input_tokens": 3}),
+}
+"""The suite writes the wires of all others, and reads them again."""
+
+
+def test_each_dialect_that_is_only_called_and_counts_tokens_is_in_the_table() -> None:
+    cards = {name: registry.get(name) for name in registry.called()}
+    exact = {name for name, each in cards.items() if each.capabilities.answer(Feature.USAGE) is Support.EXACT}
+    assert exact - set(registry.served()) == set(CALLED_ONLY)
+
+
+@pytest.mark.parametrize("dialect", CALLED_ONLY)
+def test_usage_is_read_in_the_words_of_the_dialect(dialect: str) -> None:
+    body, usage = CALLED_ONLY[dialect]
+    read = usage_of(dialect, body(usage))
+    assert read is not None
+    assert (read.input, read.output, read.total, read.cached) == (9, 4, 13, 3)
+    details = registry.get(dialect).capabilities.answer(Feature.USAGE_DETAILS)
+    assert read.reasoning == (2 if details is Support.EXACT else None)
 
 
 def test_a_messages_backend_may_count_in_the_words_of_another_api() -> None:

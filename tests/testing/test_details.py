@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bridge.contract import Context, Dialect, Feature, Losses, WireRequest, registry
+from bridge.contract import (
+    Context,
+    Dialect,
+    EncoderLike,
+    Feature,
+    FrameLike,
+    Losses,
+    WireRequest,
+    WireResponse,
+    registry,
+)
 from bridge.model import Request
 from bridge.model import events as ev
 from bridge.testing import DialectConformance
@@ -93,8 +104,62 @@ def test_the_end_of_a_call_that_was_cut_off() -> None:
 
     with pytest.raises(AssertionError, match="a call that was cut off is written as a complete one"):
         Suite().test_a_call_that_was_cut_off_gets_no_end_of_a_complete_one(Ends())
-    with pytest.raises(AssertionError, match="cached tokens were lost in silence"):
-        Suite().test_each_count_of_an_answer_is_written_or_named(Ends(), "cached")
+
+
+def answers_of(dialect: str, change: Callable[[ev.UsageReported], ev.UsageReported], *, in_one_piece: bool) -> Dialect:
+    """A dialect whose streams, or whose answers in one piece, have other counts than were reported."""
+    kind: Any = type(registry.get(dialect))
+
+    def changed(events: Sequence[ev.Event]) -> list[ev.Event]:
+        return [change(event) if isinstance(event, ev.UsageReported) else event for event in events]
+
+    class Changing(EncoderLike):
+        def __init__(self, inner: EncoderLike) -> None:
+            self.inner = inner
+
+        def encode(self, events: Sequence[ev.Event]) -> list[FrameLike]:
+            return self.inner.encode(changed(events))
+
+    class Changed(kind):  # type: ignore[misc]
+        def encoder(self, context: Context) -> EncoderLike:
+            encoder: EncoderLike = super().encoder(context)
+            return encoder if in_one_piece else Changing(encoder)
+
+        def assemble(self, events: Sequence[ev.Event], context: Context) -> WireResponse:
+            whole: WireResponse = registry.get(dialect).assemble(changed(events) if in_one_piece else events, context)
+            return whole
+
+    return Changed()
+
+
+@pytest.mark.parametrize("count", ["cached", "reasoning"])
+@pytest.mark.parametrize(("in_one_piece", "which"), [(False, "that is streamed"), (True, "in one piece")])
+@pytest.mark.parametrize("name", ["openai-chat", "gemini", "mcp"])
+def test_a_count_that_is_lost(name: str, in_one_piece: bool, which: str, count: str) -> None:
+    losing = answers_of(name, lambda usage: replace(usage, cached=None, reasoning=None), in_one_piece=in_one_piece)
+    with pytest.raises(AssertionError, match=f"{count} tokens of an answer {which} were lost in silence"):
+        Suite().test_each_count_of_an_answer_is_written_or_named(losing, count)
+
+
+@pytest.mark.parametrize("names", [("cached",), ("cached", "reasoning")])
+@pytest.mark.parametrize("feature", [Feature.USAGE, Feature.USAGE_DETAILS])
+def test_a_count_that_has_a_place_on_the_wire_and_is_dropped_by_the_card(feature: Feature, names: Any) -> None:
+    class Counting(Encoder):
+        def usage_reported(self, event: ev.UsageReported) -> None:
+            self.write({"usage": {f"{name}_tokens": getattr(event, name) for name in names}, "choices": []})
+
+    class Drops(CHAT):  # type: ignore[misc]
+        capabilities = CHAT.capabilities.changed(drop={feature: "not counted"})
+
+        def encoder(self, context: Context) -> Encoder:
+            return Counting(context, self.capabilities)
+
+    for count in ("cached", "reasoning"):
+        if count not in names:
+            Suite().test_each_count_of_an_answer_is_written_or_named(Drops(), count)
+            continue
+        with pytest.raises(AssertionError, match=f"{count} tokens .* have a place on the wire, but the card drops"):
+            Suite().test_each_count_of_an_answer_is_written_or_named(Drops(), count)
 
 
 @pytest.mark.parametrize("name", REQUEST_DETAILS)

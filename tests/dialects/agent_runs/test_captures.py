@@ -89,6 +89,17 @@ def test_recorded_streams_can_be_read(name: str) -> None:
         assert isinstance(events[-1], RunFailed), "nothing that was cut counts as finished"
 
 
+@pytest.mark.parametrize("later", [{"type": "RUN_ERROR", "message": "late"}, {"type": "RUN_STARTED"}])
+def test_what_one_read_has_after_the_end_of_a_run_is_of_another(later: dict[str, Any]) -> None:
+    frames = _frames(response_in("runs-events")[2])
+    more = Frame(json.dumps({**later, "threadId": "t", "runId": "another"}).encode(), id="9-9")
+    told = []
+    for read in (frames, [*frames, more]):
+        decoder = dialect.decoder(Context("r1", options=dialect.back_options()))
+        told.append([*decoder.feed(read), *decoder.close()])
+    assert told[0] == told[1]
+
+
 @pytest.mark.parametrize("name", ["runs-create", "runs-error-input"])
 def test_recorded_requests_can_be_read(name: str) -> None:
     _, path, headers, body = request_in(name)

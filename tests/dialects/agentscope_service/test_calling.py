@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -65,11 +66,17 @@ class Drive:
     """A run of this request, and the requests that it made."""
 
     def __init__(
-        self, request: Request, *, named: bool = True, memo: dict[str, Any] | None = None, **options: Any
+        self,
+        request: Request,
+        *,
+        named: bool = True,
+        memo: dict[str, Any] | None = None,
+        thread: str = "t1",
+        **options: Any,
     ) -> None:
         made = BackOptions(**{"agent_id": "a1", "user_id": "ann", **options})
         self.memo = memo if memo is not None else {}
-        self.context = Context("run1", "t1", 0.0, made, None, request, names_thread=named)
+        self.context = Context("run1", thread, 0.0, made, None, request, names_thread=named)
         self.run = dialect.stepped(request, self.context, self.memo)
         self.events: list[Event] = []
 
@@ -131,6 +138,14 @@ def talk(*more: Message) -> list[Message]:
 
 
 # ---------------------------------------------------------------------- sessions
+
+
+@pytest.mark.parametrize(("thread", "name"), [("t" * 80, "t" * 80), ("t" * 81, sha256(b"t" * 81).hexdigest())])
+def test_a_session_has_the_name_of_its_thread_or_of_a_long_one_the_digest(thread: str, name: str) -> None:
+    drive = Drive(Request([user()]), thread=thread)
+    assert drive.asked() == "GET /sessions/?agent_id=a1"
+    drive.gets({"sessions": []})
+    assert json.loads(drive.step().wire.body) == {"agent_id": "a1", "name": f"bridge {name}"}
 
 
 def test_a_new_thread_makes_a_session_and_keeps_it() -> None:
