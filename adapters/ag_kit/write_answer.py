@@ -19,7 +19,7 @@ from bridge.model.events import Event
 from bridge.model.jsontext import dumps
 from bridge.toolkit import Encoder
 from bridge.toolkit.cut_calls import CUT, CUT_CALL
-from bridge.toolkit.media import answer_feature, result_as_text
+from bridge.toolkit.media import result_as_text
 from bridge.toolkit.template import HOLE, Template
 
 # Events that may come inside a text but not inside a call: clients handle calls better when they are not interrupted.
@@ -108,7 +108,7 @@ class GenerationOneEncoder(Encoder):
             self._call = None
 
     def tool_resulted(self, event: ev.ToolResulted) -> None:
-        result = result_as_text(event.parts, self.lost, answer_feature)
+        result = result_as_text(event, self.lost, marks_errors=False)
         self.out.append(write({"type": "tool-result", "toolCallId": event.call_id, "result": result}))
 
     # ------------------------------------------------------------------ the end

@@ -21,7 +21,7 @@ from bridge.model import HistoryMode, PartKind
 from bridge.model import events as ev
 from bridge.model.jsontext import dumps
 from bridge.toolkit import Encoder
-from bridge.toolkit.media import answer_feature, result_as_text
+from bridge.toolkit.media import result_as_text
 from bridge.toolkit.template import HOLE, Template
 
 _ROLES = frozenset({"assistant", "user", "system", "developer"})
@@ -239,7 +239,7 @@ class AGUIEncoder(Encoder):
             return
         self._has_words = True
         listed = self._new and (note.get("listed") or tells_media(event.parts))
-        words = "" if listed else result_as_text(event.parts, self.lost, answer_feature)
+        words = "" if listed else result_as_text(event, self.lost)
         wire = {
             "type": "TOOL_CALL_RESULT",
             "messageId": self._claims.take(event.message_id or f"result-{event.call_id}", f"result-{event.call_id}"),

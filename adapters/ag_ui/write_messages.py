@@ -140,7 +140,7 @@ class MessageWriter:
         if self._new and any(isinstance(p, Media) or own(p.extras) for p in result.parts):
             content = [write_part(p, True) for p in result.parts]
         else:
-            content = result_as_text(result.parts, self._lost, request_feature)
+            content = result_as_text(result, self._lost)
         if isinstance(error, str) and content == error_part(error).text:
             content = ""
         head = self._head(message, "tool") if message.role == "tool" else {"role": "tool"}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from bridge.contract import Feature, Losses
+from bridge.contract import Losses
 from bridge.dialects.agentscope.extras import NAME, own
 from bridge.model import Origin, Part, Text, ToolCall, ToolResult, ToolResulted, json_text
 from bridge.model.jsontext import loads, text_of
@@ -64,10 +63,10 @@ def output_data(call_id: str, name: str | None, output: str) -> dict[str, Any]:
     return {"call_id": call_id, "name": name or None, "output": output}
 
 
-def output_of(result: ToolResult | ToolResulted, lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
+def output_of(result: ToolResult | ToolResulted, lost: Losses) -> str:
     """Return the output string: that of an AgentScope peer unchanged, else the parts as text."""
     raw = own(result.extras).get("output")
-    return raw if isinstance(raw, str) else result_as_text(result.parts, lost, feature_of)
+    return raw if isinstance(raw, str) else result_as_text(result, lost)
 
 
 def output_parts(raw: str) -> list[Part]:

@@ -28,7 +28,6 @@ from bridge.model import events as ev
 from bridge.model.events import Event
 from bridge.toolkit import Encoder
 from bridge.toolkit.cut_calls import CUT
-from bridge.toolkit.media import answer_feature
 from bridge.toolkit.sequencer import ChoicesInTurn
 from bridge.toolkit.template import Template
 
@@ -314,7 +313,7 @@ class MessagesEncoder(Encoder):
         )
         owner = event.message_id or owner or self.context.make_id("msg")
         data, metadata = self._output.form.place_metadata(
-            output_data(event.call_id, event.name or name, output_of(event, self.lost, answer_feature)),
+            output_data(event.call_id, event.name or name, output_of(event, self.lost)),
             {"is_error": True} if event.is_error else {},
         )
         self._open_complete_message(owner, kind, "tool", own_extras, metadata)

@@ -28,7 +28,6 @@ from bridge.model import (
     ToolResult,
 )
 from bridge.model.jsontext import dumps
-from bridge.toolkit.media import request_feature
 from bridge.toolkit.message_losses import MessageLosses
 from bridge.toolkit.tools import FUNCTION, supported
 
@@ -213,7 +212,7 @@ class _MessageWriter:
         stored_type = own(result.extras).get("type") if result.call_id not in self._names else None
         kind = stored_type if isinstance(stored_type, str) else f"{kind}_output"
         data, metadata = self._form.place_metadata(
-            output_data(result.call_id, result.name or name, output_of(result, self._lost, request_feature)),
+            output_data(result.call_id, result.name or name, output_of(result, self._lost)),
             {"is_error": True} if result.is_error else {},
         )
         self._start(kind, "tool", [{"type": "data", "data": data}], metadata)

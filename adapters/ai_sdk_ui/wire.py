@@ -10,11 +10,9 @@ from bridge.model import (
     FinishReason,
     Media,
     MediaKind,
-    Part,
     Reasoning,
     json_text,
     mime_of,
-    result_text,
     source_of,
     unseal,
     url_of,
@@ -184,11 +182,10 @@ def parsed(arguments: str) -> tuple[Any, bool]:
         return arguments, False
 
 
-def output_of(parts: list[Part], extras: Extras | None) -> Any:
-    """The output of a tool: the value that the wire had, else an object or a list where the text is one."""
+def output_of(text: str, extras: Extras | None) -> Any:
+    """The output of a tool: the value that the wire had, else an object or a list where its text is one."""
     if "output" in (native := own(extras)):
         return native["output"]
-    text = result_text(parts)
     if text.lstrip()[:1] in ("{", "["):
         value, is_json = parsed(text)
         return value if is_json else text

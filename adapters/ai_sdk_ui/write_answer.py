@@ -27,11 +27,12 @@ from bridge.dialects.ai_sdk_ui.wire import (
     with_metadata,
     with_signature,
 )
-from bridge.model import FinishReason, Media, MessageStatus, PartKind, ToolCall, result_text
+from bridge.model import FinishReason, Media, MessageStatus, PartKind, ToolCall
 from bridge.model import events as ev
 from bridge.model.jsontext import dumps, text_of
 from bridge.toolkit import Encoder
 from bridge.toolkit.citations import Citation, citations_in
+from bridge.toolkit.media import result_as_text
 from bridge.toolkit.template import HOLE, Template
 
 _FREE = frozenset({ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted})
@@ -186,9 +187,9 @@ class UIMessageEncoder(Encoder):
         if native.get("denied") and self._approves:
             self._write({"type": "tool-output-denied", **name})
         elif event.is_error:
-            self._write({"type": "tool-output-error", **name, "errorText": result_text(event.parts), **ran})
+            self._write({"type": "tool-output-error", **name, "errorText": result_as_text(event, self.lost), **ran})
         else:
-            output = output_of(event.parts, event.extras)
+            output = output_of(result_as_text(event, self.lost), event.extras)
             self._write({"type": "tool-output-available", **name, "output": output, **ran})
         self._pending.discard(event.call_id)
         self._broken.pop(event.call_id, None)

@@ -204,7 +204,7 @@ class _Writer:
         elif result.is_error or wire["state"] == "output-error":
             wire.update(state="output-error", errorText=result_text(result.parts))
         else:
-            wire.update(state="output-available", output=output_of(result.parts, result.extras))
+            wire.update(state="output-available", output=output_of(result_text(result.parts), result.extras))
 
     # ------------------------------------------------------------------ open calls
 

@@ -20,7 +20,7 @@ from bridge.dialects.aip.registration import Membership
 from bridge.dialects.aip.wire import BoxedTool, ContentItem, Mode, ToolBoxInfo, ToolInfo, ToolRequest, ToolResponse
 from bridge.model import Request, Tool, ToolCall, ToolMode, ToolResult
 from bridge.model.jsontext import dumps
-from bridge.toolkit.media import request_feature, result_as_text
+from bridge.toolkit.media import result_as_text
 from bridge.toolkit.redact import printable
 from bridge.toolkit.tools import supported
 
@@ -95,7 +95,7 @@ class Exposed(ClientTools):
         return ToolCall(self._context.make_id("call"), name, dumps(arguments).decode())
 
     def answer(self, body: bytes, result: ToolResult) -> bytes:
-        request, text = ToolRequest.from_bytes(body), result_as_text(result.parts, self._context.lost, request_feature)
+        request, text = ToolRequest.from_bytes(body), result_as_text(result, self._context.lost)
         return _response(request, **({"error": text} if result.is_error else {"text": text})).to_bytes()
 
 

@@ -14,20 +14,21 @@ import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.contract import Dialect, Feature, Support, WireRequest, WireResponse
+from bridge.contract import Dialect, Feature, FrameLike, Support, WireRequest, WireResponse
 from bridge.contract.registry import check_complete, resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import (
     Event,
     FinishReason,
     Heartbeat,
+    Inline,
     Message,
     MessageStatus,
     PartEnded,
@@ -35,13 +36,15 @@ from bridge.model import (
     Request,
     RunFailed,
     RunFinished,
+    RunStarted,
     Text,
     ToolMode,
+    Url,
     UsageReported,
     fold,
     verify,
 )
-from bridge.testing.outline import outline, project
+from bridge.testing.outline import Outline, outline, project
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import (
     answers_whole,
@@ -55,10 +58,13 @@ from bridge.testing.wires import (
     without_separators,
 )
 from bridge.testing.witnesses import (
+    ANSWER_DETAILS,
     ANSWERS,
     LINK,
     REQUEST_DETAILS,
     REQUESTS,
+    answer_of,
+    answer_told,
     supported_answers,
     supported_requests,
 )
@@ -154,7 +160,7 @@ class DialectConformance:
     def test_an_answer_in_one_piece_says_what_the_stream_says(self, dialect: Dialect, data: st.DataObject) -> None:
         if not answers_whole(dialect):
             return
-        events = data.draw(answers(interrupts=False, raw=False, choices=False, data=False, media=()))
+        events = data.draw(answers(interrupts=False, raw=False, choices=False, data=False, sources=(Url, Inline)))
         whole, answer = dialect.assemble(events, context(dialect.front_options())), fold(events)
         if answer.failure is not None:
             assert whole.status == dialect.encode_error(answer.failure).status >= 400
@@ -169,6 +175,11 @@ class DialectConformance:
         streamed = fold(decode(dialect, [encode(dialect, events)]))
         assert (came.text, came.reason) == (streamed.text, streamed.reason)
         assert [(c.call_id, c.name) for c in came.calls] == [(c.call_id, c.name) for c in streamed.calls]
+        # Only a stream has an order, and some wires have numbers in a whole answer that their streams leave out.
+        came_out, streamed_out = outline(came), outline(streamed)
+        for kind in ("media", "reasoning", "tool_result"):
+            assert _sorted(came_out, kind) == _sorted(streamed_out, kind)
+        assert came_out.usage == streamed_out.usage
 
     @quick
     @given(data=st.data())
@@ -272,7 +283,7 @@ class DialectConformance:
         assert "sk-secret" not in answer.failure.message
 
     def test_a_field_of_its_own_is_read_and_sent_or_neither(self, dialect: Dialect) -> None:
-        if dialect.capabilities.request(Feature.EXTRAS) is not Support.EXACT or dialect.content_type != _JSON:
+        if dialect.content_type != _JSON:
             return
         wire = dialect.example_request("Hello")
         wire.body = orjson.dumps({**orjson.loads(wire.body), "own": "kept"})
@@ -360,6 +371,35 @@ class DialectConformance:
                 f"{where} have a place on the wire, but the card drops them before the encoder: declare "
                 "Feature.USAGE_DETAILS as exact, or name it in `keeps` of the encoder, which then records what it drops"
             )
+
+    @pytest.mark.parametrize("name", list(ANSWER_DETAILS))
+    def test_each_detail_of_an_answer_is_written_or_named(self, dialect: Dialect, name: str) -> None:
+        features, witness = ANSWER_DETAILS[name]
+        events = answer_told(witness)
+        writing = context(dialect.front_options())
+        frames = dialect.encoder(writing).encode(events)
+        came = fold(decode(dialect, [framing.of(dialect.framing).join(frames)]))
+        arrived = witness.read(came) == witness.read(fold(events))
+        lost = {str(feature) for feature in features} & set(writing.lost.names)
+        assert not (arrived and lost), f"{name} was written, but is reported as lost"
+        assert arrived or lost or not self.names_losses, f"{name} was lost in silence"
+
+    def test_the_total_of_an_answer_is_that_of_the_backend(self, dialect: Dialect) -> None:
+        came = fold(decode(dialect, [encode(dialect, answer_of(Feature.USAGE))])).usage
+        assert came is None or came.total in (None, 46)
+
+    def test_the_name_of_a_conversation_is_written_and_read(self, dialect: Dialect) -> None:
+        """Clients of backends that name a conversation know it by `RunStarted.thread_id`."""
+        if not (dialect.capabilities.names_threads and dialect.called_over_http):
+            return
+        events = answer_of(Feature.TEXT)
+        reading = replace(context(dialect.back_options()), thread_id=None)
+        frames = dialect.encoder(context(dialect.front_options())).encode(events)
+        assert _thread(dialect.decoder(reading).feed(_frames(dialect, frames))) == _thread(events)
+        if answers_whole(dialect):
+            whole = dialect.assemble(events, context(dialect.front_options()))
+            answer = AnswerDecoder(dialect, replace(reading, thread_id=None), whole.headers)
+            assert _thread(answer.receive(whole.body) + answer.close()) == _thread(events)
 
     def test_the_model_of_the_backend_is_sent_or_named(self, dialect: Dialect) -> None:
         """The model that is configured for a backend counts more than the client's."""
@@ -449,3 +489,21 @@ def _carries(dialect: Dialect, events: list[Event], count: str, in_one_piece: bo
         usage = fold(decode(dialect, [wire])).usage if reading is not None else None
     arrived = getattr(usage, count, None) == _COUNT if reading is not None else str(_COUNT).encode() in wire
     return arrived, not {str(Feature.USAGE), str(Feature.USAGE_DETAILS)}.isdisjoint(writing.lost.names)
+
+
+def _frames(dialect: Dialect, frames: Sequence[FrameLike]) -> list[FrameLike]:
+    """Return frames as a decoder gets them, off the wire."""
+    wire, splitter = framing.of(dialect.framing), framing.of(dialect.framing).Splitter()
+    return [*splitter.feed(wire.join(frames)), *splitter.close()]
+
+
+def _sorted(out: Outline, kind: str) -> list[Any]:
+    """Return what an outline has of a kind: the whole text of one with pieces, or its items in a fixed order."""
+    items = [item[1:] for item in out.items if item[0] == kind]
+    return ["".join(item[0] for item in items)] if kind == "reasoning" else sorted(items, key=repr)
+
+
+def _thread(events: Sequence[Event]) -> str | None:
+    """Return the name of the conversation of a run."""
+    first = events[0] if events else None
+    return first.thread_id if isinstance(first, RunStarted) else None

@@ -78,9 +78,14 @@ class RequestWitness:
 
 def answer_of(feature: Feature) -> list[Event]:
     """Return a whole run whose answer has the feature."""
+    return answer_told(ANSWERS[feature])
+
+
+def answer_told(witness: AnswerWitness) -> list[Event]:
+    """Return a whole run that a witness tells."""
     builder = context(None).builder()
-    builder.begin(model=ANSWERS[feature].model)
-    ANSWERS[feature].tell(builder)
+    builder.begin(model=witness.model)
+    witness.tell(builder)
     builder.finish()
     builder.end()
     return builder.take()
@@ -236,6 +241,29 @@ ANSWERS: dict[Feature, AnswerWitness] = {
     Feature.MODEL: AnswerWitness(_adds(Text("hello")), lambda a: a.model, "model-of-the-answer"),
 }
 """A witness for each of `ANSWER_FEATURES`."""
+
+
+def _ran(result: ToolResult, read: Callable[[ToolResult], Any]) -> AnswerWitness:
+    """Return an answer with the result of a call; a wire without results has lost `TOOL_RESULT`."""
+    return AnswerWitness(
+        _adds(_CALL, result, Text("done")), lambda a: [read(r) for r in _parts(a) if isinstance(r, ToolResult)]
+    )
+
+
+ANSWER_DETAILS: dict[str, tuple[Sequence[Feature], AnswerWitness]] = {
+    "the mark that a result is an error": (
+        (Feature.TOOL_RESULT,),
+        _ran(ToolResult("call-1", [Text("no city")], is_error=True), lambda r: r.is_error),
+    ),
+    "a picture in a tool result": (
+        (Feature.TOOL_RESULT, Feature.IMAGE),
+        _ran(
+            ToolResult("call-1", [Text("see"), _SEEN[MediaKind.IMAGE]]),
+            lambda r: [url_of(p) for p in r.parts if isinstance(p, Media)],
+        ),
+    ),
+}  # fmt: skip
+"""Details of features of answers: each arrives, or one of these features is named as lost."""
 
 
 # ---------------------------------------------------------------------- requests

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from bridge.contract.capabilities import Feature
 from bridge.contract.context import Losses
-from bridge.model import Data, FileRef, Media, MediaKind, Part, Url, result_text
+from bridge.model import Data, FileRef, Media, MediaKind, Part, ToolResult, ToolResulted, Url, result_text
 
 DEFAULT_TYPES = {
     MediaKind.IMAGE: "image/png",
@@ -32,9 +30,18 @@ def request_feature(media: Part) -> Feature:
     return Feature(f"{media.kind}_{'url' if isinstance(media.source, Url) else 'inline'}")
 
 
-def result_as_text(parts: Sequence[Part], lost: Losses, feature_of: Callable[[Part], Feature]) -> str:
-    """A tool's result as one string; the media that become text are noted as lost."""
-    for part in parts:
+ERROR_MARK = "the mark that a result is an error"
+
+
+def result_as_text(result: ToolResult | ToolResulted, lost: Losses, *, marks_errors: bool = True) -> str:
+    """A tool's result, of a request or of an answer, as one string; the media that become text are noted as lost.
+
+    `marks_errors`: whether the wire says that a result is an error, which else is lost as well.
+    """
+    of_answer = isinstance(result, ToolResulted)
+    if result.is_error and not marks_errors:
+        lost.add(Feature.TOOL_RESULT if of_answer else Feature.TOOL_HISTORY, ERROR_MARK)
+    for part in result.parts:
         if isinstance(part, Media):
-            lost.add(feature_of(part), "in a tool's result, sent as text")
-    return result_text([*parts])
+            lost.add(answer_feature(part) if of_answer else request_feature(part), "in a tool's result, sent as text")
+    return result_text(result.parts)

@@ -30,7 +30,7 @@ from bridge.model import (
     as_text,
 )
 from bridge.model.error_paths import unsupported
-from bridge.toolkit.media import request_feature
+from bridge.toolkit.media import ERROR_MARK, request_feature
 
 RESULT = "result"
 """The role of the parts of a tool's result, for `takes` and `told`. Parts of a tool's message that stand beside its
@@ -212,7 +212,7 @@ class MessageLosses:
                 lost.add(Feature.TOOL_ORIGIN)
         elif isinstance(part, ToolResult):
             if part.is_error and not self._marks_errors:
-                lost.add(Feature.TOOL_HISTORY, "the mark that a result is an error")
+                lost.add(Feature.TOOL_HISTORY, ERROR_MARK)
             for inner in part.parts:  # data are text in a result anyway
                 if isinstance(inner, Media):
                     self._media(messages, inner, RESULT, lost, as_text)
