@@ -46,30 +46,25 @@ async def serve_answer_or_run(exchange: ServerExchange) -> web.StreamResponse:
 
 async def attend(exchange: ServerExchange, request: Request, caller: RunCaller) -> web.StreamResponse:
     """Run a request in a slot of its owner, and answer it."""
-    route = exchange.route
-    await exchange.hold(exchange.limiter.slot(caller.owner))
-    run = await exchange.bridge.run(route, request, caller)
-    exchange.report.back = run.backend.name
-    if exchange.lock is not None:
-        exchange.lock.run = run
+    await exchange.hold(exchange.limiter.slot(exchange.user))
+    run = await exchange.bridge.run(exchange.route, request, caller)
+    exchange.run_began(run)
     try:
         # A long prompt need not be held while its answer streams.
-        if not route.passthrough:
+        if not exchange.route.passthrough:
             caller.raw_body = None
-        return await (_stream if request.stream else _whole)(exchange, run, caller.owner)
+        return await (_stream if request.stream else _whole)(exchange, run)
     finally:
-        exchange.report.of(run)
-        if (spent := exchange.bridge.host.spent) is not None:
-            spent(exchange.user, run.reader.usage)
+        exchange.run_ended(run)
         await run.close()
 
 
-async def _keep(exchange: ServerExchange, owner: str) -> None:
+async def _keep(exchange: ServerExchange) -> None:
     """Store the answer that the encoder left to be stored; a failing store is logged, as it is for conversations."""
     stored = exchange.context.stored_responses
     if stored is None or stored.answer is None or not stored.wanted:
         return
-    answers = exchange.bridge.answers(exchange.route, owner)
+    answers = exchange.bridge.answers(exchange.route, exchange.user)
     if answers is None:
         return
     try:
@@ -78,7 +73,7 @@ async def _keep(exchange: ServerExchange, owner: str) -> None:
         log.error("run %s: the answer was not stored: %s", exchange.context.run_id, error.message)
 
 
-async def _stream(exchange: ServerExchange, run: Run, owner: str) -> web.StreamResponse:
+async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
     http, route, context, report = exchange.http, exchange.route, exchange.context, exchange.report
     encoder = _Observed(route.dialect.encoder(context), exchange.observe) if exchange.observe is not None else None
     translation = Translation(run.reader, Writer(route.dialect, context, encoder))
@@ -114,7 +109,7 @@ async def _stream(exchange: ServerExchange, run: Run, owner: str) -> web.StreamR
                 out = b""
             out = write(await run.read())
         if context.stored_responses is not None:
-            await _keep(exchange, owner)  # before the client sees the end
+            await _keep(exchange)  # before the client sees the end
         await response.write_eof(out)
     except asyncio.CancelledError:
         last = exchange.last_events(run) if keepalive.has_begun else None
@@ -168,7 +163,7 @@ async def _end(http: web.Request, response: web.StreamResponse, out: bytes) -> N
         abort(http)
 
 
-async def _whole(exchange: ServerExchange, run: Run, owner: str) -> web.StreamResponse:
+async def _whole(exchange: ServerExchange, run: Run) -> web.StreamResponse:
     context, route, events = exchange.context, exchange.route, list[Event]()
     try:
         while not run.reader.ended:
@@ -187,7 +182,7 @@ async def _whole(exchange: ServerExchange, run: Run, owner: str) -> web.StreamRe
     else:
         wire = await assembled(route.dialect, events, context)
         if context.stored_responses is not None:
-            await _keep(exchange, owner)
+            await _keep(exchange)
     exchange.report.sent = len(wire.body)
     return response_of(wire, context.lost.names)
 

@@ -239,6 +239,18 @@ class ServerExchange:
         await place.enter()
         self._held.append(place)
 
+    def run_began(self, run: Run) -> None:
+        """Note the run of the request, which is about to ask its backend."""
+        self.report.back = run.backend.name
+        if self.lock is not None:
+            self.lock.run = run
+
+    def run_ended(self, run: Run) -> None:
+        """Note how the run came out, and count what it used."""
+        self.report.of(run)
+        if (spent := self.bridge.host.spent) is not None:
+            spent(self.user, run.reader.usage)
+
     # ------------------------------------------------------------------ what is answered
 
     async def answer(self, serve: Callable[[Self], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
