@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.contract import Dialect, Feature, FrameLike, Support, WireRequest, WireResponse
+from bridge.contract import Dialect, Feature, Frame, FrameLike, Support, WireRequest, WireResponse
 from bridge.contract.registry import check_complete, resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import (
@@ -46,6 +46,7 @@ from bridge.model import (
 from bridge.testing.outline import Outline, outline, project
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import (
+    altered,
     answers_whole,
     comparable,
     context,
@@ -202,6 +203,30 @@ class DialectConformance:
         with contextlib.suppress(RequestError, Unsupported):
             dialect.decode_request(WireRequest(headers=wire.headers, body=body), context(dialect.front_options()))
 
+    def test_a_value_of_any_type_raises_nothing(self, dialect: Dialect) -> None:
+        """Each value on the wire is of any type, or not there: in a frame, in a whole answer, in a request."""
+        in_frames, in_wholes, in_requests = set[Any](), set[Any](), set[Any]()
+        for witness in [*ANSWERS.values(), *(detail for _, detail in ANSWER_DETAILS.values())]:
+            events = answer_told(witness)
+            frames = _frames(dialect, dialect.encoder(context(dialect.front_options())).encode(events))
+            for index, frame in enumerate(frames):
+                payload = frame.data if isinstance(frame, Frame) else frame
+                for odd in altered(payload, in_frames):
+                    changed = [*frames[:index], _with(frame, odd), *frames[index + 1 :]]
+                    decoder = dialect.decoder(context(dialect.back_options()))
+                    verify([*decoder.feed(changed), *decoder.close()])
+            if answers_whole(dialect) and (whole := _assembled(dialect, events)) is not None:
+                for odd in altered(whole.body, in_wholes):
+                    wire = replace(whole, body=odd)
+                    verify(dialect.parse_response(wire, context(dialect.back_options())))
+        for asked in REQUESTS.values():
+            with contextlib.suppress(Unsupported):
+                sent = dialect.encode_request(asked.request, context(dialect.back_options(), asked.request))
+                for odd in altered(sent.body, in_requests):
+                    read = WireRequest(headers=sent.headers, body=odd)
+                    with contextlib.suppress(RequestError):
+                        dialect.decode_request(read, context(dialect.front_options()))
+
     @quick
     @given(data=st.data())
     def test_a_request_is_sent_or_refused_with_its_place(self, dialect: Dialect, data: st.DataObject) -> None:
@@ -314,6 +339,7 @@ class DialectConformance:
                     pytest.fail(f"{feature} is refused on the card, but encode_request sent it")
             first, second = places
             assert first
+            assert feature is not Feature.RESUME or first == witness.request.resume[0].place
             assert not first.startswith("messages[") or first != second, f"{feature}: always {first}"
 
     def test_each_detail_of_a_request_is_sent_or_named(self, dialect: Dialect) -> None:
@@ -445,6 +471,16 @@ def _frames(dialect: Dialect, frames: Sequence[FrameLike]) -> list[FrameLike]:
     """Return frames as a decoder gets them, off the wire."""
     wire, splitter = framing.of(dialect.framing), framing.of(dialect.framing).Splitter()
     return [*splitter.feed(wire.join(frames)), *splitter.close()]
+
+
+def _with(frame: FrameLike, payload: bytes) -> FrameLike:
+    return replace(frame, data=payload) if isinstance(frame, Frame) else payload
+
+
+def _assembled(dialect: Dialect, events: Sequence[Event]) -> WireResponse | None:
+    """Return a whole answer; None if the card refuses the end of it."""
+    whole = dialect.assemble(events, context(dialect.front_options()))
+    return whole if whole.status == 200 else None
 
 
 def _sorted(out: Outline, kind: str) -> list[Any]:
