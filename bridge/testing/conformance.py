@@ -449,6 +449,36 @@ class DialectConformance:
         request = dialect.decode_request(wire, context(dialect.front_options()))
         assert request.stream
         assert "Hello" in str(request.messages[-1].parts)
+        assert request.history is dialect.capabilities.history, "Request.history is not that of the card"
+
+    def test_a_whole_answer_is_asked_for_where_it_is_wanted(self, dialect: Dialect) -> None:
+        wanted = dialect.example_request("Hello", stream=False)
+        if not answers_whole(dialect) or wanted == dialect.example_request("Hello"):
+            return  # requests of the protocol do not say what is wanted
+        # An option of the route may have to allow it.
+        switches = [
+            {},
+            *({n: not f.default} for n, f in dialect.front_options.model_fields.items() if f.annotation is bool),
+        ]
+        read = [dialect.decode_request(wanted, context(dialect.front_options(**each))) for each in switches]
+        assert not all(each.stream for each in read), "a request for a whole answer is read as one for a stream"
+        sent = list[str]()
+        for stream in (True, False) if not read[0].stream else ():
+            asked = Request([Message("user", [Text("Hello")])], model="m", stream=stream)
+            sent.append(repr(dialect.encode_request(asked, context(dialect.back_options(), asked))))
+        assert not sent or sent[0] != sent[1], "a whole answer is asked for as a stream is"
+
+    def test_a_whole_answer_has_each_feature_of_the_stream(self, dialect: Dialect) -> None:
+        if not answers_whole(dialect):
+            return
+        for feature, witness in ANSWERS.items():
+            events = answer_of(feature)
+            if feature is Feature.PART_BORDERS or (whole := _assembled(dialect, events)) is None:
+                continue
+            reading = AnswerDecoder(dialect, context(dialect.back_options()), whole.headers)
+            came = fold(reading.receive(whole.body) + reading.close())
+            streamed = fold(decode(dialect, [encode(dialect, events)]))
+            assert witness.read(came) == witness.read(streamed), f"{feature} differs in an answer in one piece"
 
     @pytest.mark.parametrize(
         "said", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
