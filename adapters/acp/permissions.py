@@ -12,7 +12,7 @@ from typing import Any, Final
 from bridge.contract.optional.agents import PromptAnswer
 from bridge.dialects.acp.wire import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ALWAYS, REJECT_ONCE, Wire
 from bridge.model import Resume
-from bridge.model.jsontext import dict_of, text_of
+from bridge.model.jsontext import dict_of, dicts_of, text_of
 
 PERMISSION: Final = "session/request_permission"
 FORM: Final = "elicitation/create"
@@ -22,11 +22,9 @@ DECLINED: Final[Wire] = {"action": "decline"}
 
 def options_in(params: Wire) -> list[Wire]:
     """Return the options that can be chosen: those with an id, which is also the name of one without."""
-    found = params.get("options")
-    options = [dict_of(each) for each in found] if isinstance(found, list) else []
     return [
         {"optionId": each["optionId"], "name": text_of(each.get("name")) or each["optionId"], "kind": each.get("kind")}
-        for each in options
+        for each in dicts_of(params.get("options"))
         if isinstance(each.get("optionId"), str)
     ]
 

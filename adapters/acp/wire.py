@@ -23,7 +23,7 @@ from bridge.model import (
     json_text,
     mime_of,
 )
-from bridge.model.jsontext import dict_of, text_of
+from bridge.model.jsontext import dict_of, dicts_of, text_of
 from bridge.toolkit.check import Node
 from bridge.toolkit.error_table import ErrorTable
 from bridge.toolkit.media import DEFAULT_TYPES
@@ -335,10 +335,9 @@ def _is_blank(block: Wire) -> bool:
 
 def diffs_in(content: object) -> list[Wire]:
     """Return the diffs in the content of a tool call: `path`, `oldText` (None for a new file) and `newText`."""
-    found = [dict_of(item) for item in content] if isinstance(content, list) else []
     return [
         {"path": text_of(each.get("path")), "oldText": each.get("oldText"), "newText": text_of(each.get("newText"))}
-        for each in found
+        for each in dicts_of(content)
         if each.get("type") == "diff"
     ]
 
@@ -347,10 +346,9 @@ def content_of_agent(content: object) -> list[Wire]:
     """Return the content of an agent's tool call for another client: its blocks and diffs. Terminals are the agent's
     own, and what is neither would be refused.
     """
-    found = [dict_of(item) for item in content] if isinstance(content, list) else []
     return [
         item
-        for item in found
+        for item in dicts_of(content)
         if (item.get("type") == "content" and dict_of(item.get("content")).get("type") in BLOCKS)
         or (item.get("type") == "diff" and isinstance(item.get("path"), str) and isinstance(item.get("newText"), str))
     ]
@@ -358,5 +356,4 @@ def content_of_agent(content: object) -> list[Wire]:
 
 def blocks_in(content: object) -> list[Any]:
     """Return the content blocks in the content of a tool call."""
-    found = [dict_of(item) for item in content] if isinstance(content, list) else []
-    return [each.get("content") for each in found if each.get("type") == "content"]
+    return [each.get("content") for each in dicts_of(content) if each.get("type") == "content"]

@@ -32,7 +32,6 @@ from bridge.dialects.acp.wire import (
 )
 from bridge.errors import Failure
 from bridge.model import (
-    ArgsDelta,
     ContentAdded,
     Data,
     Event,
@@ -44,12 +43,14 @@ from bridge.model import (
     PartKind,
     PartStarted,
     Raw,
+    Reasoning,
     ReasoningDelta,
     Resume,
     RunFailed,
     RunFinished,
     Text,
     TextDelta,
+    ToolCall,
     ToolResulted,
     UsageReported,
     result_text,
@@ -116,6 +117,7 @@ class Updates(Encoder):
 
     dialect = NAME
     holds_cut_calls = True
+    buffered = (PartKind.TOOL_CALL,)
 
     def __init__(self, context: Context, calls: Calls) -> None:
         super().__init__(context, CAPABILITIES)
@@ -125,8 +127,6 @@ class Updates(Encoder):
         self._calls = calls
         self._news: list[Wire] = []
         self._message_id = ""
-        self._call: PartStarted | None = None
-        self._arguments: list[str] = []
         self._contents = 0
 
     def updates(self, events: Sequence[Event]) -> list[Wire]:
@@ -139,10 +139,7 @@ class Updates(Encoder):
     # ------------------------------------------------------------------ parts
 
     def part_started(self, event: PartStarted) -> None:
-        if event.kind is PartKind.TOOL_CALL:
-            self._call, self._arguments = event, []
-        else:
-            self._message_id = self._id_for(event.part_id)
+        self._message_id = self._id_for(event.part_id)
 
     def text(self, event: TextDelta) -> None:
         if event.text:
@@ -152,17 +149,11 @@ class Updates(Encoder):
         if event.text:
             self._say("agent_thought_chunk", text_block(event.text))
 
-    def arguments(self, event: ArgsDelta) -> None:
-        self._arguments.append(event.text)
-
-    def part_ended(self, event: PartEnded) -> None:
-        call, self._call = self._call, None
-        if call is None or call.part_id != event.part_id:
-            return
-        state = IN_PROGRESS if event.status is MessageStatus.COMPLETED else FAILED
-        call_id = call.call_id or call.part_id
-        given = input_value("".join(self._arguments))
-        self._news.append(self._calls.update(call_id, call.name, state, own=own(call.extras), rawInput=given))
+    def buffered_part(self, part: Reasoning | ToolCall, end: PartEnded) -> None:
+        assert isinstance(part, ToolCall)
+        state = IN_PROGRESS if end.status is MessageStatus.COMPLETED else FAILED
+        given = input_value(part.arguments)
+        self._news.append(self._calls.update(part.call_id, part.name, state, own=own(part.extras), rawInput=given))
 
     def content(self, event: ContentAdded) -> None:
         self._contents += 1

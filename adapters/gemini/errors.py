@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.contract import WireResponse
 from bridge.errors import RULES, ErrorCode, Failure
-from bridge.model.jsontext import text_of
+from bridge.model.jsontext import dicts_of, text_of
 from bridge.toolkit.error_table import ErrorTable, Wire, members
 
 _TYPE = "type.googleapis.com/google.rpc."
@@ -22,8 +22,7 @@ _SECONDS = re.compile(r"(\d{1,6})(?:\.\d{1,9})?s?")
 
 
 def _details(error: Wire) -> list[Wire]:
-    found = error.get("details")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    return dicts_of(error.get("details"))
 
 
 def _words(error: Wire) -> Sequence[str]:

@@ -18,7 +18,7 @@ from bridge.model import (
     UsageReported,
     mime_of,
 )
-from bridge.model.jsontext import dict_of, text_of
+from bridge.model.jsontext import dict_of, dicts_of, text_of
 from bridge.model.media_types import fitted, type_of_name
 from bridge.toolkit.check import SpelledNode
 from bridge.toolkit.citations import Positions
@@ -163,11 +163,11 @@ LOGPROBS = "logprobsResult"
 
 def read_logprobs(result: dict[str, Any]) -> list[dict[str, Any]]:
     """The log probabilities of a `logprobsResult`, in the form of chat completions."""
-    others = dicts_in(result.get("topCandidates"))
+    others = dicts_of(result.get("topCandidates"))
     found = []
-    for place, chosen in enumerate(dicts_in(result.get("chosenCandidates"))):
+    for place, chosen in enumerate(dicts_of(result.get("chosenCandidates"))):
         listed = others[place].get("candidates") if place < len(others) else None
-        found.append({**_entry(chosen), "top_logprobs": [_entry(each) for each in dicts_in(listed)]})
+        found.append({**_entry(chosen), "top_logprobs": [_entry(each) for each in dicts_of(listed)]})
     return [with_bytes(entry) for entry in entries(found)]
 
 
@@ -187,11 +187,6 @@ def _candidate(entry: dict[str, Any]) -> dict[str, Any]:
     return {"token": entry["token"], "logProbability": entry["logprob"]}
 
 
-def dicts_in(values: Any) -> list[dict[str, Any]]:
-    """The objects of a list; none when it is no list."""
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
-
-
 # ------------------------------------------------------------------ citations
 
 _NO_PAGE: dict[str, Any] = {}
@@ -203,7 +198,7 @@ def read_citations(candidate: dict[str, Any], positions: Positions) -> list[dict
     grounding, metadata = candidate.get("groundingMetadata"), dict_of(candidate.get("citationMetadata"))
     found = _grounded(grounding, positions) if isinstance(grounding, dict) else []
     for name in _SOURCES:
-        for source in dicts_in(metadata.get(name)):
+        for source in dicts_of(metadata.get(name)):
             if uri := text_of(source.get("uri")):
                 found.append({"url": uri, "title": source.get("title"), **_span(source, positions)})
     return found
@@ -211,9 +206,9 @@ def read_citations(candidate: dict[str, Any], positions: Positions) -> list[dict
 
 def _grounded(grounding: dict[str, Any], positions: Positions) -> list[dict[str, Any]]:
     """A page for each place that it supports; one that supports none is cited for the whole text."""
-    pages = [_page(chunk) for chunk in dicts_in(grounding.get("groundingChunks"))]
+    pages = [_page(chunk) for chunk in dicts_of(grounding.get("groundingChunks"))]
     cited: list[tuple[int, dict[str, Any]]] = []
-    for support in dicts_in(grounding.get("groundingSupports")):
+    for support in dicts_of(grounding.get("groundingSupports")):
         segment, indexes = support.get("segment"), support.get("groundingChunkIndices")
         span = _span(segment, positions) if isinstance(segment, dict) else {}
         for index in indexes if isinstance(indexes, list) else ():

@@ -13,7 +13,7 @@ from bridge.dialects.ollama.capabilities import card
 from bridge.dialects.ollama.errors import ERRORS
 from bridge.dialects.ollama.options import FrontOptions
 from bridge.dialects.ollama.wire import NAME, NOTES, Wire, line
-from bridge.model import FinishReason, MessageStatus, PartKind
+from bridge.model import FinishReason, MessageStatus, PartKind, Reasoning, ToolCall
 from bridge.model import events as ev
 from bridge.model.jsontext import input_of, is_object
 from bridge.toolkit import Encoder
@@ -27,6 +27,7 @@ class OllamaEncoder(Encoder):
 
     dialect = NAME
     keeps = (Feature.MODEL,)
+    buffered = (PartKind.TOOL_CALL,)
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, card(FrontOptions.of(context).media))
@@ -36,8 +37,6 @@ class OllamaEncoder(Encoder):
         self._head: Wire = {}
         self._text: Template | None = None
         self._thinking: Template | None = None
-        self._call: ev.PartStarted | None = None
-        self._arguments: list[str] = []
         self._calls = 0
         self._is_cut = False
 
@@ -67,26 +66,17 @@ class OllamaEncoder(Encoder):
         elif event.text and self._thinking is not None:
             self.out.append(self._thinking(event.text))
 
-    def part_started(self, event: ev.PartStarted) -> None:
-        if event.kind is PartKind.TOOL_CALL:
-            self._call, self._arguments = event, []
-
-    def arguments(self, event: ev.ArgsDelta) -> None:
-        self._arguments.append(event.text)
-
-    def part_ended(self, event: ev.PartEnded) -> None:
-        call, self._call = self._call, None
-        if call is None:
-            return
-        arguments = "".join(self._arguments)
-        is_whole = event.status is MessageStatus.COMPLETED and (not arguments.strip() or is_object(arguments))
+    def buffered_part(self, part: Reasoning | ToolCall, end: ev.PartEnded) -> None:
+        assert isinstance(part, ToolCall)
+        arguments = part.arguments
+        is_whole = end.status is MessageStatus.COMPLETED and (not arguments.strip() or is_object(arguments))
         if not is_whole:  # clients run every call that they see
             self._is_cut = True
             self.lost.add(Feature.TOOL_CALL, "its arguments are not a JSON object")
             return
-        function = {"index": self._calls, "name": call.name or "", "arguments": input_of(arguments)}
+        function = {"index": self._calls, "name": part.name, "arguments": input_of(arguments)}
         self._calls += 1
-        self.out.append(line(self._object("", tool_calls=[{"id": call.call_id, "function": function}])))
+        self.out.append(line(self._object("", tool_calls=[{"id": part.call_id, "function": function}])))
 
     # ------------------------------------------------------------------ the end
 

@@ -11,8 +11,19 @@ from bridge.dialects.ollama.fields import BODY, effort_of, write_think
 from bridge.dialects.ollama.options import BackOptions
 from bridge.dialects.ollama.wire import NAME, NOTES, Wire
 from bridge.dialects.openai.shapes import write_function
-from bridge.errors import Unsupported
-from bridge.model import Inline, Media, MediaKind, Part, Reasoning, Request, ToolCall, ToolMode, ToolResult, as_text
+from bridge.model import (
+    Inline,
+    Media,
+    MediaKind,
+    Part,
+    Reasoning,
+    Request,
+    ToolCall,
+    ToolMode,
+    ToolResult,
+    as_text,
+    refuse_resume,
+)
 from bridge.model.jsontext import dumps, input_of
 from bridge.toolkit import MessageLosses
 from bridge.toolkit.tools import supported
@@ -24,8 +35,7 @@ def encode_request(request: Request, context: Context) -> WireRequest:
 
 
 def _body(request: Request, context: Context, options: BackOptions) -> Wire:
-    if request.resume:
-        raise Unsupported("resume: this backend has no interrupts to answer.", param="resume")
+    refuse_resume(request)
     lost = context.lost
     _LOSSES.note(request.messages, lost)
     if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):

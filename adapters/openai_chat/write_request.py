@@ -13,8 +13,7 @@ from bridge.dialects.openai_chat.fields import FIELDS
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.wire import NAME, NOTES, own
 from bridge.dialects.openai_chat.write_messages import LOSSES, MessageWriter
-from bridge.errors import Unsupported
-from bridge.model import Request, Tool
+from bridge.model import Request, Tool, refuse_resume
 from bridge.model.jsontext import dumps
 from bridge.toolkit.caching import control_of
 from bridge.toolkit.tools import FUNCTION, supported
@@ -22,9 +21,7 @@ from bridge.toolkit.tools import FUNCTION, supported
 
 def encode_request(request: Request, context: Context, options: BackOptions) -> WireRequest:
     """Return the request body. Raises `Unsupported` for a medium or an answer that the wire cannot carry."""
-    if request.resume:
-        place = request.resume[0].place
-        raise Unsupported(f"{place}: this backend has no interrupts to answer.", param=place)
+    refuse_resume(request)
     extras = dict(request.extra(NAME))
     notes = extras.pop(NOTES, {})
     media = options.unsupported_media

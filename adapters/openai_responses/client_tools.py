@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bridge.dialects.openai_responses.wire import dicts_in, noted
+from bridge.dialects.openai_responses.wire import noted
 from bridge.model import FileRef, Media, MediaKind, Part, Text, Tool, json_text, source_of
-from bridge.model.jsontext import dict_of, dumps, read_json, text_of
+from bridge.model.jsontext import dict_of, dicts_of, dumps, read_json, text_of
 from bridge.toolkit.check import Node
 
 Wire = dict[str, Any]
@@ -73,7 +73,7 @@ def _action(arguments: Wire) -> Wire | None:
 
 
 def _actions(arguments: Wire) -> Wire | None:
-    found = dicts_in(arguments.get("actions"))
+    found = dicts_of(arguments.get("actions"))
     fits = found and all(text_of(each.get("type")) for each in found)
     return {"actions": found, "pending_safety_checks": []} if fits else None
 
@@ -148,7 +148,7 @@ KINDS: dict[str, ClientTool] = {
         *_COMPUTER,
         _schema(["actions"], actions={"type": "array", "items": _ACTION}),
         _actions,
-        lambda item: {"actions": dicts_in(item.get("actions"))},
+        lambda item: {"actions": dicts_of(item.get("actions"))},
     ),
     "computer_use_preview": ClientTool(*_COMPUTER, _ACTION, _action, lambda item: dict_of(item.get("action"))),
 }

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from bridge.dialects.openai_responses.client_tools import is_run_by_client
-from bridge.dialects.openai_responses.wire import dicts_in, noted, own
+from bridge.dialects.openai_responses.wire import noted, own
 from bridge.model import Request, Tool
-from bridge.model.jsontext import dumps, read_json
+from bridge.model.jsontext import dicts_of, dumps, read_json
 from bridge.toolkit.check import Node
 from bridge.toolkit.tools import FUNCTION
 
@@ -69,7 +69,7 @@ def held(tool: Tool) -> Tool:
 
 def without_hosted(item: Wire) -> Wire:
     """An item that declares tools, without those that the provider runs."""
-    tools = dicts_in(item.get("tools"))
+    tools = dicts_of(item.get("tools"))
     return {**item, "tools": [t for t in tools if t.get("type") in _RUN_BY_CLIENTS or is_run_by_client(t)]}
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from bridge.contract import Context, QueryParameter, StoredAnswer, WireRequest, WireResponse, json_response
 from bridge.dialects.openai_responses.options import BackOptions
-from bridge.dialects.openai_responses.wire import dicts_in
 from bridge.dialects.openai_responses.write_messages import ItemWriter
 from bridge.errors import RequestError, shortened
-from bridge.model.jsontext import dumps
+from bridge.model.jsontext import dicts_of, dumps
 from bridge.toolkit.check import Node, number_in
 
 _LIMIT = QueryParameter("limit", "Items per page", type="integer", minimum=1, maximum=100, default=20)
@@ -62,7 +61,7 @@ def _whole(item: dict[str, Any], context: Context) -> dict[str, Any]:
         kind = "output_text" if item["role"] == "assistant" else "input_text"
         item["content"] = [{"type": kind, "text": content}]
     if isinstance(item.get("content"), list):
-        item["content"] = [_spoken(part) for part in dicts_in(item["content"])]
+        item["content"] = [_spoken(part) for part in dicts_of(item["content"])]
     return item
 
 

@@ -15,10 +15,10 @@ from bridge.dialects.openai.errors import ERRORS
 from bridge.dialects.openai_responses.errors import failure_in
 from bridge.dialects.openai_responses.read_items import KINDS, Item, Items, Key, Wire, is_known, response_in
 from bridge.dialects.openai_responses.response import OURS
-from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY, dicts_in, noted, read_usage
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, SUMMARY, noted, read_usage
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, FinishReason, PartKind, Raw
-from bridge.model.jsontext import arguments_text, dict_of, is_number, text_of
+from bridge.model.jsontext import arguments_text, dict_of, dicts_of, is_number, text_of
 from bridge.toolkit.decoder import JsonDecoder
 from bridge.toolkit.errors import error_in
 from bridge.toolkit.words import end_of
@@ -97,7 +97,7 @@ class ResponsesDecoder(JsonDecoder):
         """Read the last event, with the whole answer. Its status takes precedence over the name of the event."""
         response = response_in(event)
         self._begun(event)
-        for index, value in enumerate(dicts_in(response.get("output"))):
+        for index, value in enumerate(dicts_of(response.get("output"))):
             self._items.end(self._items.same(value, index) or self._items.add(value, index), value)
         usage = read_usage(response.get("usage"))
         if usage is not None:

@@ -14,7 +14,6 @@ from bridge.dialects.openai_responses.wire import (
     NAME,
     PARAGRAPH,
     SUMMARY,
-    dicts_in,
     noted,
     rest,
 )
@@ -28,7 +27,7 @@ from bridge.model import (
     Raw,
     unseal,
 )
-from bridge.model.jsontext import arguments_text, dict_of, text_of
+from bridge.model.jsontext import arguments_text, dict_of, dicts_of, text_of
 from bridge.toolkit.citations import with_citations
 from bridge.toolkit.logprobs import shared_logprobs
 
@@ -137,7 +136,7 @@ class Items:
         item.value = {**item.value, **value}
         match item.kind:
             case "message":
-                for index, part in enumerate(dicts_in(item.value.get("content"))):
+                for index, part in enumerate(dicts_of(item.value.get("content"))):
                     self.end_text(item, index, part)
             case "function_call":
                 self._end_call(item)
@@ -271,7 +270,7 @@ class Items:
 
     def _end_reasoning(self, item: Item) -> None:
         for form in (SUMMARY, CONTENT):
-            for index, part in enumerate(dicts_in(item.value.get(form))):
+            for index, part in enumerate(dicts_of(item.value.get(form))):
                 self.whole_thought(item, form, index, text_of(part.get("text")))
         form = item.spot[1] if item.spot else SUMMARY
         key = self._open_reasoning(item, form)

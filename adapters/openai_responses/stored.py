@@ -20,10 +20,10 @@ from bridge.contract import (
 )
 from bridge.dialects.openai_responses.compaction import is_wanted
 from bridge.dialects.openai_responses.read_messages import ItemReader
-from bridge.dialects.openai_responses.wire import dicts_in, own
+from bridge.dialects.openai_responses.wire import own
 from bridge.errors import RequestError
 from bridge.model import Message
-from bridge.model.jsontext import dumps, read_json, text_of
+from bridge.model.jsontext import dicts_of, dumps, read_json, text_of
 from bridge.toolkit.check import Node, given_number
 
 # The ids of items begin with that of their run, as that of the response ends (`Context.make_id`), followed by the
@@ -74,7 +74,7 @@ def stored_ids(wire: WireRequest) -> list[str]:
     body = read_json(wire.body)
     if not isinstance(body, dict):
         return []
-    pointed = [text_of(i.get("id")) for i in dicts_in(body.get("input")) if i.get("type") == "item_reference"]
+    pointed = [text_of(i.get("id")) for i in dicts_of(body.get("input")) if i.get("type") == "item_reference"]
     named = [text_of(body.get("previous_response_id")), *map(response_of, pointed)]
     return [i for i in named if i]
 

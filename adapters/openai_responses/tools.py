@@ -8,8 +8,9 @@ from bridge.dialects.openai import shapes as chat
 from bridge.dialects.openai.shapes import FUNCTION_FIELDS, MODES, SCHEMA, read_function, read_schema, write_schema
 from bridge.dialects.openai_responses.client_tools import client_tool, is_run_by_client
 from bridge.dialects.openai_responses.declared import free, members
-from bridge.dialects.openai_responses.wire import dicts_in, noted, own
+from bridge.dialects.openai_responses.wire import noted, own
 from bridge.model import ResponseFormat, Tool, ToolChoice, ToolMode
+from bridge.model.jsontext import dicts_of
 from bridge.toolkit.check import Node, wrong
 from bridge.toolkit.tools import FUNCTION
 
@@ -128,7 +129,7 @@ def _wire_of(tool: Tool, ours: bool) -> dict[str, Any]:
 
 def echoed_tools(tools: Any) -> list[dict[str, Any]]:
     """The tools of a response: its functions have every field, with the API's defaults. What is no list holds none."""
-    return [_echoed(tool) if tool.get("type") == FUNCTION else tool for tool in dicts_in(tools)]
+    return [_echoed(tool) if tool.get("type") == FUNCTION else tool for tool in dicts_of(tools)]
 
 
 def _echoed(function: dict[str, Any]) -> dict[str, Any]:

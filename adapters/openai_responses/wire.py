@@ -36,11 +36,6 @@ def noted(**values: Any) -> Extras | None:
     return with_mark({NAME: given}, dict_of(given.get("part"))) if given else None
 
 
-def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list; none when it is no list."""
-    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []
-
-
 def rest(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """Return the fields that are not in `known` and not empty."""
     return {k: v for k, v in value.items() if k not in known and v is not None}

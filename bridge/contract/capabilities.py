@@ -79,7 +79,7 @@ class Feature(StrEnum):
     """`Request.context`."""
     RESUME = "resume"
     EXTRAS = "extras"
-    """Fields of other dialects."""
+    """Fields that only the dialect itself has; those of others are lost in any dialect."""
 
 
 _FEATURES = tuple(Feature)
@@ -215,7 +215,7 @@ class Capabilities:
     opaque_values: Literal["both", "one", "signature"] = "both"
     """Which of the two opaque values of a reasoning part its answers carry."""
     media_types: bool = True
-    """The media type is written, not only guessed."""
+    """Media as bytes are written with their type; without, decoders guess it from the bytes."""
     call_ids: bool = True
     """Calls and results are written with the call's id; without, decoders number calls and match results by place."""
     exact_arguments: bool = True

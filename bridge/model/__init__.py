@@ -1,7 +1,7 @@
 """The model: requests, parts, events, and what makes, checks, folds and stores them."""
 
 from bridge.model.builder import Builder
-from bridge.model.error_paths import unsupported
+from bridge.model.error_paths import refuse_resume, unsupported
 from bridge.model.estimate import estimate_tokens
 from bridge.model.events import (
     ArgsDelta,
@@ -128,6 +128,7 @@ __all__ = [
     "pretty",
     "question_about",
     "question_of",
+    "refuse_resume",
     "result_text",
     "seal",
     "source_of",

@@ -56,6 +56,13 @@ def unsupported(messages: Sequence[Message], part: Part, why: str) -> Unsupporte
     return Unsupported(f"{name}: {why}", param=path)
 
 
+def refuse_resume(request: Request) -> None:
+    """Raise `Unsupported`, with its place, if a request answers a question, for a backend that asks none."""
+    if request.resume:
+        place = request.resume[0].place
+        raise Unsupported(f"{place}: this backend has no interrupts to answer.", param=place)
+
+
 def _positions(message: Message, part: Part) -> Iterator[tuple[int, str]]:
     """Yield where a part is in a message: the index, and what follows it for a part of a tool's result."""
     for index, each in enumerate(message.parts):

@@ -84,6 +84,11 @@ def dict_of(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def dicts_of(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list; an empty list for any other value."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def is_object(text: str) -> bool:
     """Return whether a text is a JSON object."""
     try:

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.contract import Dialect, Feature, FrameLike, Support, WireRequest, WireResponse
+from bridge.contract import Dialect, Feature, Frame, FrameLike, Support, WireRequest, WireResponse
 from bridge.contract.registry import check_complete, resolve
 from bridge.errors import ErrorCode, Failure, RequestError, Unsupported
 from bridge.model import (
@@ -47,6 +47,7 @@ from bridge.model import (
 from bridge.testing.outline import Outline, outline, project
 from bridge.testing.strategies import answers, json_values, requests, splits
 from bridge.testing.wires import (
+    altered,
     answers_whole,
     comparable,
     context,
@@ -209,6 +210,30 @@ class DialectConformance:
         with contextlib.suppress(RequestError, Unsupported):
             dialect.decode_request(WireRequest(headers=wire.headers, body=body), context(dialect.front_options()))
 
+    def test_a_value_of_any_type_raises_nothing(self, dialect: Dialect) -> None:
+        """Each value on the wire is of any type, or not there: in a frame, in a whole answer, in a request."""
+        in_frames, in_wholes, in_requests = set[Any](), set[Any](), set[Any]()
+        for witness in [*ANSWERS.values(), *(detail for _, detail in ANSWER_DETAILS.values())]:
+            events = answer_told(witness)
+            frames = _frames(dialect, dialect.encoder(context(dialect.front_options())).encode(events))
+            for index, frame in enumerate(frames):
+                payload = frame.data if isinstance(frame, Frame) else frame
+                for odd in altered(payload, in_frames):
+                    changed = [*frames[:index], _with(frame, odd), *frames[index + 1 :]]
+                    decoder = dialect.decoder(context(dialect.back_options()))
+                    verify([*decoder.feed(changed), *decoder.close()])
+            if answers_whole(dialect) and (whole := _assembled(dialect, events)) is not None:
+                for odd in altered(whole.body, in_wholes):
+                    wire = replace(whole, body=odd)
+                    verify(dialect.parse_response(wire, context(dialect.back_options())))
+        for asked in REQUESTS.values():
+            with contextlib.suppress(Unsupported):
+                sent = dialect.encode_request(asked.request, context(dialect.back_options(), asked.request))
+                for odd in altered(sent.body, in_requests):
+                    read = WireRequest(headers=sent.headers, body=odd)
+                    with contextlib.suppress(RequestError):
+                        dialect.decode_request(read, context(dialect.front_options()))
+
     @quick
     @given(data=st.data())
     def test_a_request_is_sent_or_refused_with_its_place(self, dialect: Dialect, data: st.DataObject) -> None:
@@ -321,6 +346,7 @@ class DialectConformance:
                     pytest.fail(f"{feature} is refused on the card, but encode_request sent it")
             first, second = places
             assert first
+            assert feature is not Feature.RESUME or first == witness.request.resume[0].place
             assert not first.startswith("messages[") or first != second, f"{feature}: always {first}"
 
     def test_each_detail_of_a_request_is_sent_or_named(self, dialect: Dialect) -> None:
@@ -455,6 +481,36 @@ class DialectConformance:
         request = dialect.decode_request(wire, context(dialect.front_options()))
         assert request.stream
         assert "Hello" in str(request.messages[-1].parts)
+        assert request.history is dialect.capabilities.history, "Request.history is not that of the card"
+
+    def test_a_whole_answer_is_asked_for_where_it_is_wanted(self, dialect: Dialect) -> None:
+        wanted = dialect.example_request("Hello", stream=False)
+        if not answers_whole(dialect) or wanted == dialect.example_request("Hello"):
+            return  # requests of the protocol do not say what is wanted
+        # An option of the route may have to allow it.
+        switches = [
+            {},
+            *({n: not f.default} for n, f in dialect.front_options.model_fields.items() if f.annotation is bool),
+        ]
+        read = [dialect.decode_request(wanted, context(dialect.front_options(**each))) for each in switches]
+        assert not all(each.stream for each in read), "a request for a whole answer is read as one for a stream"
+        sent = list[str]()
+        for stream in (True, False) if not read[0].stream else ():
+            asked = Request([Message("user", [Text("Hello")])], model="m", stream=stream)
+            sent.append(repr(dialect.encode_request(asked, context(dialect.back_options(), asked))))
+        assert not sent or sent[0] != sent[1], "a whole answer is asked for as a stream is"
+
+    def test_a_whole_answer_has_each_feature_of_the_stream(self, dialect: Dialect) -> None:
+        if not answers_whole(dialect):
+            return
+        for feature, witness in ANSWERS.items():
+            events = answer_of(feature)
+            if feature is Feature.PART_BORDERS or (whole := _assembled(dialect, events)) is None:
+                continue
+            reading = AnswerDecoder(dialect, context(dialect.back_options()), whole.headers)
+            came = fold(reading.receive(whole.body) + reading.close())
+            streamed = fold(decode(dialect, [encode(dialect, events)]))
+            assert witness.read(came) == witness.read(streamed), f"{feature} differs in an answer in one piece"
 
     @pytest.mark.parametrize(
         "said", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
@@ -495,6 +551,16 @@ def _frames(dialect: Dialect, frames: Sequence[FrameLike]) -> list[FrameLike]:
     """Return frames as a decoder gets them, off the wire."""
     wire, splitter = framing.of(dialect.framing), framing.of(dialect.framing).Splitter()
     return [*splitter.feed(wire.join(frames)), *splitter.close()]
+
+
+def _with(frame: FrameLike, payload: bytes) -> FrameLike:
+    return replace(frame, data=payload) if isinstance(frame, Frame) else payload
+
+
+def _assembled(dialect: Dialect, events: Sequence[Event]) -> WireResponse | None:
+    """Return a whole answer; None if the card refuses the end of it."""
+    whole = dialect.assemble(events, context(dialect.front_options()))
+    return whole if whole.status == 200 else None
 
 
 def _sorted(out: Outline, kind: str) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
+from bridge.model.jsontext import dumps, loads
 from bridge.testing.outline import Outline
 from bridge.translation import framing
 
@@ -67,6 +68,53 @@ def decode(dialect: Dialect, reads: Sequence[bytes], failure: Failure | None = N
         # Bytes that cannot be frames end an answer, as every transport sees to.
         failure = error.failure
     return events + decoder.close(failure)
+
+
+_ODD: tuple[Any, ...] = (None, True, 5, "x", [5], {"a": 5})
+
+
+def altered(body: bytes, tried: set[Any]) -> Iterator[bytes]:
+    """Yield a JSON body again and again, each time with another value at one place of it, or without that place.
+
+    A place that is among those `tried`, in an object with the same names, is left out; others are added to them. Yields
+    nothing for a body that is no JSON.
+    """
+    try:
+        value = loads(body)
+    except ValueError:
+        return
+    whole = _form(value)
+    for owner, key, path in list(_places(value, ())):
+        if (place := (whole, path, _form(owner))) in tried:
+            continue
+        tried.add(place)
+        kept = owner[key]
+        for odd in _ODD:
+            if odd != kept:
+                owner[key] = odd
+                yield dumps(value)
+        owner[key] = kept
+        if isinstance(owner, dict):
+            del owner[key]
+            yield dumps(value)
+            owner[key] = kept
+
+
+def _places(value: Any, path: tuple[str, ...]) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
+    """Yield each place in a JSON value: its owner, its key there, and its path, which names no place of a list."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in inner:
+        where = (*path, key if isinstance(key, str) else "*")
+        yield value, key, where
+        yield from _places(each, where)
+
+
+def _form(value: Any) -> Any:
+    """Return what tells objects of one kind: their names, and the words that say what they are."""
+    if not isinstance(value, dict):
+        return type(value)
+    words = tuple(value.get(name) for name in ("type", "object", "event", "status"))
+    return (*sorted(value), *(word for word in words if isinstance(word, str)))
 
 
 def with_numbered_calls(value: T, *dialects: Dialect) -> T:

@@ -364,7 +364,7 @@ REQUESTS: dict[Feature, RequestWitness] = {
     Feature.CONTEXT: RequestWitness(_request(context=[{"description": "page", "value": "home"}]), lambda r: r.context),
     Feature.STATE: RequestWitness(_request(state={"a": 1}), lambda r: r.state),
     Feature.RESUME: RequestWitness(
-        _request(resume=[Resume("i-1", "resolved", "yes")]), lambda r: [a.agrees for a in r.resume]
+        _request(resume=[Resume("i-1", "resolved", "yes", place="answers[0]")]), lambda r: [a.agrees for a in r.resume]
     ),
 }
 """A witness for each of `REQUEST_FEATURES` but `extras`, which are another thing in every dialect."""

@@ -13,6 +13,7 @@ from bridge.model import events as ev
 from bridge.model.events import Event, PartKind
 from bridge.model.fold import coalesced
 from bridge.model.jsontext import dumps, loads
+from bridge.model.parts import Reasoning, ToolCall
 from bridge.toolkit.counts import NOT_REPORTED
 from bridge.toolkit.cut_calls import CutCalls
 from bridge.toolkit.projection import Projection
@@ -43,6 +44,7 @@ _METHODS: Mapping[type, str] = {
 _PLACED = DELTAS | {ev.PartStarted, ev.PartEnded, ev.ContentAdded, ev.ToolResulted, ev.RunFinished, ev.RunFailed}
 
 
+_PIECES: Mapping[PartKind, type] = {PartKind.REASONING: ev.ReasoningDelta, PartKind.TOOL_CALL: ev.ArgsDelta}
 _VALUES = frozenset({dict})
 
 
@@ -83,6 +85,8 @@ class Encoder(EncoderLike):
     holds_cut_calls: ClassVar[bool] = False
     """True to send the end of a call with invalid arguments only when it is known whether a limit cut it off
     (`CutCalls`)."""
+    buffered: ClassVar[Collection[PartKind]] = ()
+    """The kinds of parts that the wire has in one piece, of `TOOL_CALL` and `REASONING`: `buffered_part` gets them."""
     _handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
     _at_once: ClassVar[Set[type]] = DELTAS
     """Types of events that are written at once while nothing waits."""
@@ -91,7 +95,11 @@ class Encoder(EncoderLike):
         super().__init_subclass__(**kwargs)
         # Functions of the class, not bound methods: those would create reference cycles, which keep the data of a
         # stream in memory until the cycle collector runs.
-        cls._handlers = {event: getattr(cls, name) for event, name in _METHODS.items()}
+        handlers = {event: getattr(cls, name) for event, name in _METHODS.items()}
+        if cls.buffered:
+            handlers |= {ev.PartStarted: _begin_buffered, ev.PartEnded: _end_buffered}
+            handlers |= {_PIECES[kind]: _buffer for kind in cls.buffered}
+        cls._handlers = handlers
         cls._at_once = DELTAS | (cls.free - {ev.MessageStarted})  # one of a further choice may be left out
 
     def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
@@ -106,6 +114,8 @@ class Encoder(EncoderLike):
         """True while `accumulate` gets the frames: payloads are then not made to bytes."""
         self.usage: ev.UsageReported | None = None
         """The token counts that the backend reported."""
+        self.open_buffers: dict[str, tuple[ev.PartStarted, list[str]]] = {}
+        """The open parts of kinds that are `buffered`, with their pieces so far."""
         self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
         one_choice = context.lost if self._projection.has_one_choice else None
         self._sequencer = Sequencer(one_choice, self.free, self.inline, self.within, lane)
@@ -208,6 +218,9 @@ class Encoder(EncoderLike):
     def part_ended(self, event: ev.PartEnded) -> None:
         """Write the end of the open part."""
 
+    def buffered_part(self, part: Reasoning | ToolCall, end: ev.PartEnded) -> None:
+        """Write a part of a kind that is `buffered`; `end` has its status."""
+
     def content(self, event: ev.ContentAdded) -> None:
         """Write a medium or data, which are whole."""
 
@@ -250,3 +263,27 @@ class Encoder(EncoderLike):
 def _value_of(frame: bytes | Frame) -> Any:
     """Return the payload of a frame as a JSON value."""
     return loads(frame.data if isinstance(frame, Frame) else frame)
+
+
+def _begin_buffered(encoder: Encoder, event: ev.PartStarted) -> None:
+    if event.kind in encoder.buffered:
+        encoder.open_buffers[event.part_id] = (event, [])
+    else:
+        encoder.part_started(event)
+
+
+def _buffer(encoder: Encoder, event: ev.ReasoningDelta | ev.ArgsDelta) -> None:
+    encoder.open_buffers[event.part_id][1].append(event.text)
+
+
+def _end_buffered(encoder: Encoder, event: ev.PartEnded) -> None:
+    if (held := encoder.open_buffers.pop(event.part_id, None)) is None:
+        encoder.part_ended(event)
+        return
+    start, text = held[0], "".join(held[1])
+    if start.kind is PartKind.REASONING:
+        encoder.buffered_part(Reasoning(text, event.signature, event.redacted, start.extras), event)
+    else:
+        call_id = start.call_id or start.part_id
+        call = ToolCall(call_id, start.name or "", text, start.origin, start.server_label, start.extras)
+        encoder.buffered_part(call, event)

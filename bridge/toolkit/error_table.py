@@ -170,7 +170,7 @@ class ErrorTable:
         return self.failure(error) if error is not None else Failure(ErrorCode.BACKEND_PROTOCOL, text)
 
     def failure(self, error: Wire, status: int | None = None) -> Failure:
-        """Return the failure of an error object, which has the HTTP status `status` or stands in a stream."""
+        """Return the failure of an error object: of a response with the HTTP status `status`, or of a stream."""
         text = error.get("message")
         said = masked(text if isinstance(text, str) else words_in(error)) or (
             self.wordless if status is None else _answered(status)

@@ -29,12 +29,12 @@ DecodeObject = Callable[[Node, Builder], None]
 class ObjectDialect(Dialect):
     """Subclasses implement `encode_event` and `decode_object`.
 
-    A whole answer is one such object, to which those of a stream add up. The body of an error is the object of
-    `RunFailed`. A dialect with its own `decoder` for streams may define `decode_object` for whole answers alone.
+    A whole answer is one such object, to which those of a stream add up. A dialect with its own `decoder` for streams
+    may define `decode_object` for whole answers alone.
     """
 
     errors: ClassVar[ErrorTable] = ErrorTable()
-    """How it reads the errors of backends."""
+    """How it reads the errors of backends, and the statuses of those for clients."""
 
     def encode_event(self, event: Event) -> Mapping[str, Any] | None:
         """Return the object of an event; None if the protocol has none for it."""
@@ -51,7 +51,11 @@ class ObjectDialect(Dialect):
 
     def encode_error(self, failure: Failure) -> WireResponse:
         """Return the body of an error response, with its status."""
-        return json_response(dumps(self.encode_event(RunFailed(failure))), failure.http_status, dict(failure.headers))
+        return self.errors.response(failure, self.error_body(failure))
+
+    def error_body(self, failure: Failure) -> Mapping[str, Any] | None:
+        """Return the body of an error response: by default the object of `RunFailed`."""
+        return self.encode_event(RunFailed(failure))
 
     def encode_health(self, alive: bool) -> WireResponse:
         """`{"alive": true}`, or false with status 503."""

@@ -93,7 +93,11 @@ def _of_class(told: griffe.Class, name: str) -> list[str]:
     parameters = [p for p in told.parameters if p.name != "self"]
     shown = f"class {name}{bases}"
     if parameters:
-        shown += "\n\n" + _laid(f"{name}(", [_parameter(p) for p in parameters], ")")
+        shown += "\n\n" + _laid(f"{name}(", _parameters(parameters), ")")
+    elif bases == "(NamedTuple)":
+        fields_of = [m for m in told.members.values() if isinstance(m, griffe.Attribute)]
+        values = [f"{m.name}: {m.annotation}" + (f" = {m.value}" if m.value is not None else "") for m in fields_of]
+        shown += "\n\n" + _laid(f"{name}(", values, ")")
     parts = [_block(shown), _words(told)]
     if (init := told.members.get("__init__")) is not None and init.docstring is not None:
         parts.append(_words(init))
@@ -127,8 +131,8 @@ def _parameter(told: griffe.Parameter) -> str:
     return said
 
 
-def _signature(told: griffe.Function, name: str) -> str:
-    parameters = [p for p in told.parameters if p.name not in ("self", "cls")]
+def _parameters(parameters: list[griffe.Parameter]) -> list[str]:
+    """Parameters with the star before those that are given by name only."""
     words: list[str] = []
     keyword_only = False
     for parameter in parameters:
@@ -137,6 +141,11 @@ def _signature(told: griffe.Function, name: str) -> str:
             words += [] if words and words[-1].startswith("*") else ["*"]
             keyword_only = True
         words.append(_parameter(parameter))
+    return words
+
+
+def _signature(told: griffe.Function, name: str) -> str:
+    words = _parameters([p for p in told.parameters if p.name not in ("self", "cls")])
     made = f" -> {told.returns}" if told.returns is not None else ""
     start = "async def" if "async" in told.labels else "def"
     heads = [f"@{label}\n" for label in ("classmethod", "staticmethod", "property") if label in told.labels]

@@ -21,6 +21,7 @@ from bridge.contract import (
 )
 from bridge.model import Request
 from bridge.model import events as ev
+from bridge.model.jsontext import read_json
 from bridge.testing import DialectConformance
 from bridge.testing.witnesses import REQUEST_DETAILS
 from bridge.toolkit import Encoder
@@ -28,6 +29,7 @@ from bridge.toolkit import Encoder
 Encode = Callable[[Request, Context], WireRequest]
 Change = Callable[[Encode, Request, Context], WireRequest]
 CHAT: Any = type(registry.get("openai-chat"))
+A2A: Any = type(registry.get("a2a"))
 
 
 class Suite(DialectConformance):
@@ -160,6 +162,43 @@ def test_a_count_that_has_a_place_on_the_wire_and_is_dropped_by_the_card(feature
             continue
         with pytest.raises(AssertionError, match=f"{count} tokens .* have a place on the wire, but the card drops"):
             Suite().test_each_count_of_an_answer_is_written_or_named(Drops(), count)
+
+
+class Named(A2A):  # type: ignore[misc]
+    """Its answers do not say which conversation they belong to."""
+
+    def encoder(self, context: Context) -> Any:
+        context.thread_id = None
+        return super().encoder(context)
+
+
+def test_a_conversation_whose_name_is_not_written() -> None:
+    with pytest.raises(AssertionError):
+        Suite().test_the_name_of_a_conversation_is_written_and_read(Named())
+
+
+def test_a_total_that_the_backend_did_not_report() -> None:
+    class Adds(Encoder):
+        def finished(self, event: ev.RunFinished) -> None:
+            usage = {"prompt_tokens": 12, "completion_tokens": 34, "total_tokens": 0}
+            self.write({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage})
+
+    class Zero(CHAT):  # type: ignore[misc]
+        def encoder(self, context: Context) -> Encoder:
+            return Adds(context, self.capabilities)
+
+    with pytest.raises(AssertionError):
+        Suite().test_the_total_of_an_answer_is_that_of_the_backend(Zero())
+
+
+def test_a_value_that_is_not_checked() -> None:
+    class Trusting(CHAT):  # type: ignore[misc]
+        def parse_response(self, wire: WireResponse, context: Context) -> list[ev.Event]:
+            list(read_json(wire.body)["choices"])
+            return super().parse_response(wire, context)
+
+    with pytest.raises((TypeError, KeyError)):
+        Suite().test_a_value_of_any_type_raises_nothing(Trusting())
 
 
 @pytest.mark.parametrize("name", REQUEST_DETAILS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.contract import Capabilities, Context, Feature, WireResponse
-from bridge.errors import ErrorCode
+from bridge.contract import ANSWER_FEATURES, Capabilities, Context, Feature, WireResponse
+from bridge.errors import ErrorCode, Failure
 from bridge.model import (
     Builder,
     Custom,
@@ -17,16 +17,18 @@ from bridge.model import (
     PartKind,
     PartStarted,
     Raw,
+    Reasoning,
     ReasoningDelta,
     RunFailed,
     RunFinished,
     RunStarted,
     TextDelta,
+    ToolCall,
     fold,
 )
 from bridge.model.jsontext import loads
 from bridge.testing.wires import context
-from bridge.toolkit import JsonDecoder, Node, ObjectDialect
+from bridge.toolkit import Encoder, JsonDecoder, Node, ObjectDialect
 
 
 class Pieces(JsonDecoder):
@@ -114,3 +116,45 @@ def test_an_end_that_the_card_does_not_name_is_an_error() -> None:
         assert loads(last)["is"] == "RunFailed"
         assert Told().assemble(run(reason=reason), context(None)).status >= 400
     assert Told().assemble(run(reason=FinishReason.LENGTH), context(None)).status == 200
+
+
+class Whole(Encoder):
+    """Writes a text as it comes, and all else when it is complete."""
+
+    buffered = (PartKind.REASONING, PartKind.TOOL_CALL)
+
+    def part_started(self, event: PartStarted) -> None:
+        self.write({"begins": event.kind})
+
+    def text(self, event: TextDelta) -> None:
+        self.write({"text": event.text})
+
+    def part_ended(self, event: PartEnded) -> None:
+        self.write({"ends": event.part_id})
+
+    def buffered_part(self, part: Reasoning | ToolCall, end: PartEnded) -> None:
+        said = part.text if isinstance(part, Reasoning) else [part.call_id, part.name, part.arguments]
+        self.write({"whole": said, "status": end.status})
+
+
+def test_parts_that_the_wire_has_in_one_piece_come_when_they_end() -> None:
+    builder = context(None).builder()
+    builder.flow(0, PartKind.REASONING, "h")
+    builder.flow(0, PartKind.REASONING, "m")
+    builder.flow(0, PartKind.TEXT, "hello")
+    for number in (1, 2):
+        builder.open_part(number, 0, PartKind.TOOL_CALL, call_id=f"c{number}", name="look")
+    for number in (1, 2, 1):
+        builder.delta(number, "[")
+    builder.end_part(2)
+    builder.fail(Failure(ErrorCode.BACKEND_ERROR, "gone"))
+    frames = Whole(context(None), Capabilities.only(set(ANSWER_FEATURES), "all")).encode(builder.take())
+    written = [loads(frame) for frame in frames if isinstance(frame, bytes)]
+    assert written == [
+        {"whole": "hm", "status": "completed"},
+        {"begins": "text"},
+        {"text": "hello"},
+        {"ends": "msg_run1-1"},
+        {"whole": ["c1", "look", "[["], "status": "failed"},
+        {"whole": ["c2", "look", "["], "status": "completed"},
+    ]

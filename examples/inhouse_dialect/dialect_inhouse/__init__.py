@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge import BackendError, ErrorCode, Event, Failure, Request, RequestError, RunFailed, Unsupported
+from bridge import BackendError, ErrorCode, Failure, Request, RequestError
 from bridge.contract import (
     ANSWER_FEATURES,
     REQUEST_FEATURES,
@@ -47,6 +47,7 @@ from bridge.model import (
     UsageReported,
     as_text,
     mime_of,
+    refuse_resume,
 )
 from bridge.model import events as ev
 from bridge.model.jsontext import arguments_of, dict_of, dumps, input_of, read_json
@@ -143,8 +144,8 @@ class InHouse(ObjectDialect, ModelsDialect):
     def encoder(self, context: Context) -> AnswerEncoder:
         return AnswerEncoder(context, self.capabilities)
 
-    def encode_event(self, event: Event) -> Wire | None:
-        return {"error": event.error.message} if isinstance(event, RunFailed) else None
+    def error_body(self, failure: Failure) -> Wire:
+        return {"error": failure.message}
 
     def encode_models(self, models: Sequence[ModelInfo]) -> WireResponse:
         return json_response(dumps({"models": [model.id for model in models]}))
@@ -156,8 +157,7 @@ class InHouse(ObjectDialect, ModelsDialect):
     # ------------------------------------------------------------- as the back
 
     def encode_request(self, request: Request, context: Context) -> WireRequest:
-        if request.resume:
-            raise Unsupported("resume: this backend has no questions to answer.", param="resume")
+        refuse_resume(request)
         messages = _LOSSES.carried(request.messages, context.lost)
         if any(isinstance(p, Reasoning) and (p.signature or p.redacted) for m in request.messages for p in m.parts):
             context.lost.add(Feature.REASONING_HISTORY, "its signature")
@@ -205,6 +205,7 @@ class AnswerEncoder(Encoder):
     """An object for each piece of text or thought, each complete call, and the end."""
 
     dialect = NAME
+    buffered = (PartKind.TOOL_CALL,)
 
     def run_started(self, event: ev.RunStarted) -> None:
         self.write({"model": event.model or self.context.model or ""})
@@ -215,15 +216,9 @@ class AnswerEncoder(Encoder):
     def reasoning(self, event: ev.ReasoningDelta) -> None:
         self.write({"thought": event.text})
 
-    def part_started(self, event: ev.PartStarted) -> None:
-        self._part, self._pieces = event, list[str]()
-
-    def arguments(self, event: ev.ArgsDelta) -> None:
-        self._pieces.append(event.text)
-
-    def part_ended(self, event: ev.PartEnded) -> None:
-        if self._part.kind is PartKind.TOOL_CALL:
-            self.write({"call": {"name": self._part.name, "input": input_of("".join(self._pieces))}})
+    def buffered_part(self, part: Reasoning | ToolCall, end: ev.PartEnded) -> None:
+        if isinstance(part, ToolCall):
+            self.write({"call": {"name": part.name, "input": input_of(part.arguments)}})
 
     def failed(self, event: ev.RunFailed) -> None:
         self.write({"error": event.error.message})
