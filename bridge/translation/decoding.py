@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from bridge.contract import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import Event
