@@ -29,8 +29,8 @@ from targets import HERE, Case, Mock, Target, read
 
 DOCS = HERE.parent / "docs" / "profile.md"
 RAW = "aiohttp-raw"
-TOKENS = 50
-WARM, COUNTED = 5, 10
+TOKENS = 20
+WARM, COUNTED = 3, 5
 """Streams before it is counted, and while it is."""
 DELAY_MS = 15
 """Long enough for each token to be a read of its own while bytecodes are counted."""

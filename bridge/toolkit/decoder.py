@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 from bridge.contract.context import Context
@@ -46,22 +45,25 @@ class JsonDecoder:
 
     def __init__(self, context: Context) -> None:
         self.builder: Builder = context.builder()
+        self._repeat: Repeat | None = None
         self.saw_unknown = False
         """True if `read` met an object that its dialect does not have; see `finish`."""
 
-    @cached_property
+    @property
     def repeat(self) -> Repeat:
         """Decodes frames that differ from the previous one only in their text; `read` may call `repeat.learn`.
 
         An answer in one piece has none.
         """
-        return Repeat(self.builder)
+        if self._repeat is None:
+            self._repeat = Repeat(self.builder)
+        return self._repeat
 
     # ------------------------------------------------------------- the contract of a decoder
 
     def feed(self, frames: Sequence[FrameLike]) -> list[Event]:
         """Return the events of these frames."""
-        return self.repeat.feed(frames, self.payload)
+        return (self._repeat or self.repeat).feed(frames, self.payload)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
         """Return the last events: the input ended, or broke off because of `failure`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 from bridge.contract import Context, Decoder, Dialect, FrameLike, Framing, WireResponse
 from bridge.errors import BackendError, ErrorCode, Failure
 from bridge.model import Event
@@ -56,18 +54,15 @@ class AnswerDecoder:
         self._limit = max_event or self._framing.MAX_EVENT
         self._decoder: Decoder | None = None
         # The first line and a body in one piece begin alike.
-        self._streams: bool | None = self._are_declared_lines if is_lines else None
+        self._streams: bool | None = False if is_lines else None
         self._buffered: list[bytes] = []
         self._size = 0
+        if is_lines and self._are_declared_lines:
+            self._start_stream(self._framing.Splitter(self._limit))
         self.ended = False
         self.wire_ended = False
         self.frames: list[FrameLike] = []
         self.whole: WireResponse | None = None
-
-    @cached_property
-    def _splitter(self) -> Splits:
-        """Only streams need it, as `_events`."""
-        return self._framing.Splitter(self._limit)
 
     def receive(self, data: bytes) -> list[Event]:
         """Returns the events that these bytes complete."""
@@ -100,7 +95,7 @@ class AnswerDecoder:
                 events = self._dialect.parse_response(self.whole, self._context)
         elif failure is None:
             try:
-                self.frames = frames = self._splitter.close()
+                self.frames = frames = self._splitter.close() if self._streams else []
                 events = self._events().feed(frames)
             except BackendError as error:
                 failure = error.failure
@@ -126,7 +121,7 @@ class AnswerDecoder:
         return self._headers.get("content-type", "").partition(";")[0].strip().lower() in lines.CONTENT_TYPES
 
     def _events(self) -> Decoder:
-        """Only streams need the decoder; it is made when the first of them arrives."""
+        """Only streams need the decoder; it is made when the first bytes of one arrive."""
         if self._decoder is None:
             self._decoder = self._dialect.decoder(self._context)
         return self._decoder
@@ -143,18 +138,16 @@ class AnswerDecoder:
             start = b"".join(self._buffered) if self._size - len(data) <= _LOOKED_AT else data
             self._streams = self._framing.is_stream(start)
             if self._streams:
-                return self._start_stream()
+                return self._start_stream(self._framing.Splitter(self._limit))
             if self._dialect.streams_json_arrays and arrays.is_array(start) and self._status < 400:
-                self._streams, self._splitter = True, arrays.Splitter(self._limit)
-                return self._start_stream()
+                return self._start_stream(arrays.Splitter(self._limit))
         if self._streams is False and self._may_be_lines and self._are_lines(data):
-            self._streams = True
-            self._splitter = lines.Splitter(self._limit)
-            return self._start_stream()
+            return self._start_stream(lines.Splitter(self._limit))
         return b""
 
-    def _start_stream(self) -> bytes:
-        """All that was kept, now that it is known to be a stream."""
+    def _start_stream(self, splitter: Splits) -> bytes:
+        """Return all that was kept, now that it is known to be a stream, which `splitter` cuts."""
+        self._streams, self._splitter = True, splitter
         start, self._buffered = b"".join(self._buffered), []
         return start
 

@@ -21,10 +21,11 @@ from yarl import URL
 
 from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
-from bridge.model import TextDelta
+from bridge.model import Event, RunFinished, TextDelta
 from bridge.run.backends import http1, probes
 from bridge.run.backends.http1 import Http1Answer, Http1Client
 from bridge.run.backends.http_answer import AT_ONCE, InvalidAnswer
+from bridge.run.backends.http_backend import HttpCall
 from bridge.run.run import Run
 from bridge.translation import Stage
 from tests.server.harness import Exchange, bound_socket, fake_backend, post, serving
@@ -445,8 +446,9 @@ async def test_a_connection_is_used_again(client: Http1Client, server: Server) -
         b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello",
         PLAIN + b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged",
         PLAIN + b"x",
+        PLAIN + b"HTTP/1.",
     ],
-    ids=["close", "1.0", "second answer", "rest"],
+    ids=["close", "1.0", "second answer", "rest", "beginning of an answer"],
 )
 async def test_a_connection_that_is_not_used_again(client: Http1Client, server: Server, first: bytes) -> None:
     server.sends(first)
@@ -595,6 +597,25 @@ async def test_deltas_wake_no_task(reads: list[Run]) -> None:
     reads.clear()
     assert untimed(await streamed({"server": {"http_client": "aiohttp"}})) == untimed(there)
     assert len(reads) > len(WORDS)
+
+
+@pytest.mark.parametrize("name", ["httptools", "aiohttp"])
+async def test_an_answer_in_one_piece_takes_one_read(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    read, seen = HttpCall.read, list[list[Event]]()
+
+    async def noted(self: HttpCall) -> list[Event]:
+        seen.append(await read(self))
+        return seen[-1]
+
+    monkeypatch.setattr(HttpCall, "read", noted)
+    message = {"role": "assistant", "content": "Hello"}
+    whole = {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    async with fake_backend() as backend, serving({**config(backend.url), "server": {"http_client": name}}) as base:
+        backend.answers(200, orjson.dumps(whole))
+        reply = await post(f"{base}/v1/chat/completions", {**ASK, "stream": False})
+    assert reply.json["choices"][0]["message"]["content"] == "Hello"
+    (events,) = seen
+    assert isinstance(events[-1], RunFinished)
 
 
 def untimed(body: bytes) -> bytes:
