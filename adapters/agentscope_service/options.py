@@ -27,7 +27,7 @@ class BackOptions(Options):
         None,
         description="The model of the sessions that the bridge makes, as the service has it (`type`, `credential_id`, "
         "`model`, `parameters`); the service answers no session without one."
-        " For: every service without a default model.",
+        " For: every agent whose sessions the bridge begins.",
     )
     permission_mode: Literal["default", "accept_edits", "explore", "bypass", "dont_ask"] | None = Field(
         None,

@@ -72,7 +72,7 @@ class BackOptions(Options):
         "output_config",
         description="Reasoning effort: sent as output_config.effort, sent as a thinking budget for older models, "
         "or omitted."
-        " For: Claude before 4.5 (thinking), or servers of other models (drop).",
+        " For: older models of Anthropic (thinking), or servers of other models (drop).",
     )
     system_inside: Literal["hoist", "system"] = Field(
         "hoist",
