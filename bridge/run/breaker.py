@@ -58,7 +58,7 @@ class CircuitBreaker:
         self._clock = clock
         self._failures = 0
         self._since: float | None = None
-        self.turn = 0
+        self.changes = 0
         """Number of changes of state: calls that were admitted before one reveal nothing about the time after it."""
         self.probe: Pass | None = None
         self.is_open_elsewhere = False
@@ -113,7 +113,7 @@ class CircuitBreaker:
 
     def _change(self, since: float | None) -> None:
         self._since, self.probe = since, None
-        self.turn += 1
+        self.changes += 1
 
 
 class Pass:
@@ -121,18 +121,18 @@ class Pass:
 
     def __init__(self, breaker: CircuitBreaker) -> None:
         self._breaker = breaker
-        self._turn = breaker.turn
+        self._changes = breaker.changes
         self._over = False
 
     @property
     def _counts(self) -> bool:
-        return self._turn == self._breaker.turn
+        return self._changes == self._breaker.changes
 
     def answered(self) -> None:
         """The first content came. The one that probes has found out what it was to find out."""
         if self._breaker.probe is self:
             self._breaker.succeeded()
-            self._turn = self._breaker.turn
+            self._changes = self._breaker.changes
 
     def ended(self, failure: Failure | None) -> None:
         """Report the end of the call. A failure that is not the backend's fault neither counts nor resets the count,

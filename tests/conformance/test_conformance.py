@@ -9,3 +9,4 @@ from bridge.testing import DialectConformance
 class TestConformance(DialectConformance):
     dialects = registry.names()
     names_losses = True
+    streams_always = ("agentscope", "agentscope-java")

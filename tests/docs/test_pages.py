@@ -62,7 +62,7 @@ def test_what_clients_see_is_told() -> None:
 
 
 # Each limit is what stands now: a new key replaces one, or has users who cannot do without it.
-MOST_KEYS, MOST_OPTIONS = 126, 222
+MOST_KEYS, MOST_OPTIONS = 125, 221
 
 
 def test_keys_do_not_grow_in_number() -> None:

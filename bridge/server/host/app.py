@@ -167,7 +167,7 @@ def _serving(state: State) -> Middleware:
     @web.middleware
     async def serve(request: web.Request, handler: Handler) -> web.StreamResponse:
         http = request
-        state.slow_clients.note(http.protocol)
+        state.silent_connections.note(http.protocol)
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
         async def handle(exchange: ServerExchange) -> web.StreamResponse:

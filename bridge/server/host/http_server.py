@@ -128,7 +128,7 @@ class HttpServer:
                 each.check(self._followed[each.address])
         await self._runner.setup()
         if self._runner.server is not None:
-            self._state.slow_clients.start(self._runner.server)
+            self._state.silent_connections.start(self._runner.server)
             self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
@@ -203,7 +203,7 @@ class HttpServer:
         await stopping
 
     async def close(self) -> None:
-        self._state.slow_clients.stop()
+        self._state.silent_connections.stop()
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*(each.stop(0) for each in self._agents))

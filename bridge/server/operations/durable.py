@@ -19,7 +19,7 @@ from bridge.contract import ResumableDialect, WireRequest, require
 from bridge.errors import BridgeError
 from bridge.run.durable import START, Cursor, LogReader, RunKey, RunPlan, Subscription, fingerprint
 from bridge.server.requests.exchange import ServerExchange
-from bridge.server.requests.http_messages import assembled, response_of, stream_headers
+from bridge.server.requests.http_messages import assembled, name_losses, response_of, stream_headers
 from bridge.server.requests.writing import StreamedResponse, abort, has_left
 from bridge.translation.framing import sse
 
@@ -106,8 +106,7 @@ async def stream_rest(exchange: ServerExchange, subscription: Subscription, out:
     """Stream the rest of a subscription; `out` are bytes of it that have been read already."""
     headers = stream_headers(exchange.route.dialect)
     response = StreamedResponse(headers=headers, slow_reader=exchange.server.slow_reader, report=exchange.report)
-    if subscription.lost:
-        response.headers["x-bridge-lost"] = ",".join(subscription.lost)
+    name_losses(response, subscription.lost)
     await response.prepare(exchange.http)
     exchange.report.streams()
     await written(exchange, _pump(response, subscription, exchange.server, out))

@@ -51,7 +51,7 @@ from bridge.run.run import Run
 from bridge.server.operations.agent_task_endpoints import serve_stored_task
 from bridge.server.operations.run_endpoint import shown_model
 from bridge.server.requests.exchange import ServerExchange
-from bridge.server.requests.http_messages import decoded, response_of, stream_headers
+from bridge.server.requests.http_messages import decoded, name_losses, response_of, stream_headers
 from bridge.server.requests.spans import spanned_call
 from bridge.server.requests.writing import StreamedResponse
 from bridge.stores.held_places import LOST, HeldPlace, HeldPlaces, line_of
@@ -566,8 +566,7 @@ class _CallResponse:
                 headers=headers, slow_reader=exchange.server.slow_reader, report=exchange.report
             )
             self._response = response
-            if names := exchange.context.lost.names:
-                response.headers["x-bridge-lost"] = ",".join(names)
+            name_losses(response, exchange.context.lost.names)
             await response.prepare(exchange.http)
             exchange.report.streams()
         out, self._out = self._out, []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from aiohttp import web
@@ -68,11 +68,17 @@ async def assembled(dialect: Dialect, events: list[Event], context: Context) -> 
     return await asyncio.to_thread(dialect.assemble, events, context)
 
 
-def response_of(wire: WireResponse, lost: list[str] | None = None) -> web.Response:
-    headers = dict(wire.headers)
+def response_of(wire: WireResponse, lost: Sequence[str] = ()) -> web.Response:
+    """Return a response for these values. `lost`: the features that were lost, as in `name_losses`."""
+    response = web.Response(status=wire.status, headers=wire.headers, body=wire.body)
+    name_losses(response, lost)
+    return response
+
+
+def name_losses(response: web.StreamResponse, lost: Sequence[str]) -> None:
+    """Name the features of `Losses.names` in the header of a response; without any, there is none."""
     if lost:
-        headers["x-bridge-lost"] = ",".join(lost)
-    return web.Response(status=wire.status, headers=headers, body=wire.body)
+        response.headers["x-bridge-lost"] = ",".join(lost)
 
 
 def error_of(dialect: Dialect | None, failure: Failure) -> web.Response:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from bridge.run.run import Run
 from bridge.server.requests.access_log import AccessRecord
+from bridge.server.requests.http_messages import name_losses
 from bridge.translation import Translation
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ class Keepalive:
 
     async def _begin(self) -> None:
         self.has_begun = True
-        if self._run.lost:
-            self._response.headers["x-bridge-lost"] = ",".join(self._run.lost.names)
+        name_losses(self._response, self._run.lost.names)
         await self._response.prepare(self._http)
         self._report.streams()
 

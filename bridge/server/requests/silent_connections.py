@@ -10,7 +10,7 @@ import asyncio
 from aiohttp import web
 
 
-class SlowClients:
+class SilentConnections:
     """Check all connections of a server, four times in `seconds`, once it is started."""
 
     def __init__(self, seconds: float) -> None:
