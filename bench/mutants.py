@@ -31,7 +31,7 @@ _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 _TRANSLATION = ("tests/translation",)
 """Few of them name all the dialects that they concern, so that all run."""
-_OF_ALL = ("tests/dialects/test_*.py", "tests/test_wire*.py", "tests/security", "tests/pairs")
+_OF_ALL = ("tests/dialects/test_*.py", "tests/unit", "tests/test_wire*.py", "tests/security", "tests/pairs")
 """The tests over all dialects; those of servers and processes would take minutes for each mutant."""
 _NOT_SMALL = """
 from hypothesis import Phase

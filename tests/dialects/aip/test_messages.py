@@ -91,6 +91,14 @@ def test_zero_values_are_not_written() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [1, 126, 127, 128, 16383, 16384])
+def test_lengths_are_written_in_as_few_bytes_as_protobuf_writes(size: int) -> None:
+    told = "x" * size
+    assert m.ToolResponse(error_message=told).to_bytes() == (
+        schema.message("ToolResponse", error_message=told).SerializeToString()
+    )
+
+
 def test_modes_are_read_packed_and_one_by_one() -> None:
     packed = schema.message("AgentInfo", agent_id="a", input_mode=[0, 3]).SerializeToString()
     assert m.AgentInfo.from_bytes(packed).input_mode == [0, 3]

@@ -16,7 +16,8 @@ import pytest
 from bridge import Bridge, ErrorCode, Failure, Request, ToolCall, ToolResult
 from bridge.contract import WireResponse
 from bridge.dialects.aip import dialect
-from bridge.model import Message, Text, UsageReported, fold, result_text, verify
+from bridge.dialects.aip.wire import AgentInfo, Peer, Peers, ToolInfo
+from bridge.model import Media, MediaKind, Message, Text, UsageReported, fold, result_text, verify
 from bridge.sdk.aip import Agent, Gateway, Tool
 from bridge.server import running
 from bridge.testing import fake_backend, free_port
@@ -413,10 +414,24 @@ def test_is_error_decides(fields: dict[str, Any], expected: tuple[str, bool]) ->
     assert (result_text(parts), is_error) == expected
 
 
+def test_media_of_a_tool_follow_its_texts() -> None:
+    content = [*peers.text("two "), {"image": b"\x89PNG\r\n\x1a\n"}, *peers.text("parts")]
+    body = schema.message("ToolResponse", is_error=False, content=content).SerializeToString()
+    parts, is_error = dialect.decode_call(WireResponse(200, {}, body))
+    text, picture = parts
+    assert (text, is_error) == (Text("two parts"), False)
+    assert isinstance(picture, Media)
+    assert (picture.kind, picture.mime) == (MediaKind.IMAGE, "image/png")
+
+
+def test_the_models_of_a_gateway_are_its_agents() -> None:
+    infos = [Peer(agent=AgentInfo("planner", "h:1").to_bytes()), Peer(tool=ToolInfo("adder", "h:2", "add").to_bytes())]
+    models = dialect.decode_models(WireResponse(200, {}, Peers(infos).to_bytes()))
+    assert [model.id for model in models] == ["planner"]
+
+
 def test_names_are_legal_and_apart() -> None:
-    from bridge.contract import WireResponse
     from bridge.dialects.aip.tools import offered
-    from bridge.dialects.aip.wire import Peer, Peers, ToolInfo
 
     names = ["add", "add", "ädd", "x" * 70, "x" * 71, "", "a b"]
     infos = [ToolInfo(f"t{n}", f"h:{n}", name, arguments={"a": "int"}) for n, name in enumerate(names)]
@@ -439,7 +454,7 @@ def test_a_registration_that_shows_no_generation_is_of_the_configured_one(
     """Without any field behind the first four it may be a tool without arguments, or a box without tools."""
     from bridge.contract import WireResponse
     from bridge.dialects.aip import dialect
-    from bridge.dialects.aip.wire import NodeHead, Peer, Peers
+    from bridge.dialects.aip.wire import NodeHead
 
     wire = WireResponse(200, {}, Peers([Peer(tool=NodeHead("odd", "h:1", "odd", "default").to_bytes())]).to_bytes())
     chosen = getattr(dialect, options)(generation=generation)

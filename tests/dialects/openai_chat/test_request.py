@@ -158,6 +158,30 @@ def test_the_request_for_usage_is_no_loss_where_the_backend_has_none(options: di
     assert set(context.lost.details) == lost
 
 
+ASKED: list[dict[str, Any]] = [
+    {"reasoning": {"effort": "low"}},
+    {"thinking": {"type": "disabled"}},
+    {"chat_template_kwargs": {"enable_thinking": False}},
+    {"google": {"thinking_config": {"thinking_budget": 0}}},
+    {"extra_body": {"google": {"thinking_config": {"thinking_budget": 0}}}},
+]
+
+
+@pytest.mark.parametrize("asked_for", ASKED, ids=lambda value: next(iter(value)))
+def test_an_object_of_reasoning_is_translated_unless_it_says_more(asked_for: dict[str, Any]) -> None:
+    (name,) = asked_for
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+    for more in ({}, {"seed_words": 1}):
+        fields = {name: {**asked_for[name], **more}}
+        read = request({**body, **fields})
+        other = registry.get("anthropic-messages")
+        context = Context("run", options=other.back_options(), model="m", request=read)
+        other.encode_request(read, context)
+        assert (name in read.extra(NAME)) is bool(more), "what no other dialect understands stays, and is named"
+        assert (Feature.EXTRAS in context.lost.names) is bool(more)
+        assert {**sent(read), **fields} == sent(read), "a chat backend gets the client's own words"
+
+
 def test_fields_have_their_place() -> None:
     r = request(FULL)
     assert (r.model, r.user_id, r.thread_id, r.stream, r.history) == ("m", "u1", "s1", True, HistoryMode.FULL)
