@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ RAW = "aiohttp-raw"
 TOKENS = 20
 WARM, COUNTED = 3, 5
 """Streams before it is counted, and while it is."""
+IDLE = 4
+"""Seconds in which is counted what a target does by the clock."""
 DELAY_MS = 15
 """Long enough for each token to be a read of its own while bytecodes are counted."""
 SHOWN = 25
@@ -67,7 +70,25 @@ def is_ours(function: str) -> bool:
     return function.startswith((f"{PACKAGE}/", "<string>"))
 
 
-def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int) -> Counts:
+def bytecodes(target: Target, file: Path, work: Callable[[], object], idle: Counts | None = None) -> Counts:
+    """While `work` is done. What a target does by the clock is taken off: `idle` is that of one second."""
+    pid = target.pid
+    assert pid is not None
+    file.unlink(missing_ok=True)
+    os.kill(pid, BEGIN)
+    began = time.monotonic()
+    work()
+    seconds = time.monotonic() - began
+    os.kill(pid, END)
+    while not file.exists():
+        if target.dead:
+            raise RuntimeError(f"{target.name} ended by itself")
+        time.sleep(0.02)
+    found = json.loads(file.read_text())
+    return {name: max(0.0, run - seconds * (idle or {}).get(name, 0)) for name, run in found.items()}
+
+
+def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int, idle: Counts) -> Counts:
     """For one stream of so many tokens."""
     mock.set(tokens=tokens, delay_ms=DELAY_MS, stamp=0, batch=1)
     body = mock.folder / "body"
@@ -85,27 +106,17 @@ def counted(target: Target, case: Case, mock: Mock, file: Path, tokens: int) -> 
             raise RuntimeError(f"{target.name}, {case.name}: {done.stdout}{done.stderr}")
 
     ask(WARM)
-    pid = target.pid
-    assert pid is not None
-    file.unlink(missing_ok=True)
-    os.kill(pid, BEGIN)
-    ask(COUNTED)
-    os.kill(pid, END)
-    while not file.exists():
-        if target.dead:
-            raise RuntimeError(f"{target.name} ended by itself")
-        time.sleep(0.02)
-    return {name: run / COUNTED for name, run in json.loads(file.read_text()).items()}
+    return {name: run / COUNTED for name, run in bytecodes(target, file, lambda: ask(COUNTED), idle).items()}
 
 
-def profile(target: Target, case: Case, mock: Mock, file: Path) -> Profile:
+def profile(target: Target, case: Case, mock: Mock, file: Path, idle: Counts) -> Profile:
     """The difference of two lengths is the tokens; what remains of the short one is the stream.
 
     All of a whole answer is the former.
     """
     if not case.stream:
-        return Profile(counted(target, case, mock, file, 1), {})
-    short, long = (counted(target, case, mock, file, n) for n in (1, 1 + TOKENS))
+        return Profile(counted(target, case, mock, file, 1, idle), {})
+    short, long = (counted(target, case, mock, file, n, idle) for n in (1, 1 + TOKENS))
     each = {name: (long[name] - short.get(name, 0)) / TOKENS for name in long}
     return Profile({name: run - each.get(name, 0) for name, run in short.items()}, each)
 
@@ -125,12 +136,15 @@ def profiles(only: str | None) -> dict[tuple[str, str], Profile]:
             cases = {c.name: c for c in target.cases if (c.stream or c.name == only) and not c.apart and not c.follow}
             target.start()
             try:
+                time.sleep(1)  # what a start leaves behind
+                resting = bytecodes(target, file, lambda: time.sleep(IDLE))
+                idle = {name: run / IDLE for name, run in resting.items()}
                 for name, case in cases.items():
                     if only in (None, name) or (
                         target.name == RAW and name.split(" -> ")[-1] == only.split(" -> ")[-1]
                     ):
                         print(f"{target.name}: {name}", file=sys.stderr, flush=True)
-                        found[target.name, name] = profile(target, case, mock, file)
+                        found[target.name, name] = profile(target, case, mock, file, idle)
             finally:
                 target.clean()
     return found

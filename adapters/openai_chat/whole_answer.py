@@ -74,7 +74,7 @@ class Completion:
         """`head` has the fields that all chunks have."""
         self._head = head
         self._choices: dict[int, _Choice] = {}
-        self._more: dict[str, Any] = {}
+        self._notes: list[dict[str, Any]] = []
 
     def open(self, index: int) -> None:
         """Begin a choice."""
@@ -86,11 +86,14 @@ class Completion:
 
     def note(self, more: dict[str, Any]) -> None:
         """Add fields beside the choices; the first value of a field counts."""
-        self._more = {**more, **self._more}
+        if more:
+            self._notes.append(more)
 
     def value(self) -> dict[str, Any]:
         """Return it as JSON."""
-        more = self._more
+        more: dict[str, Any] = {}
+        for note in reversed(self._notes):
+            more |= note
         usage = more.pop("usage", None)
         listed = [choice.plain(index) for index, choice in sorted(self._choices.items())]
         return {**self._head, "object": "chat.completion", "choices": listed, "usage": usage, **more}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from calls import counted
 
 MARGIN = 1.1
-TOKEN, REQUEST = 19, 379
+TOKEN, REQUEST = 19, 375
 """As measured; lower them when the code gets better."""
 
 
