@@ -23,7 +23,7 @@ from bridge.stores.conversation_store import LEASE, stored_id
 from bridge.stores.joint import Joint
 from bridge.stores.liveness import Grace, no_grace
 from bridge.stores.memory_budget import charging
-from bridge.stores.notifier import Notifier
+from bridge.stores.notifier import Listener, Notifier
 from bridge.stores.recent_entries import Tails
 from bridge.stores.run_scripts import Append, Stored
 from bridge.stores.run_store import (
@@ -39,6 +39,7 @@ from bridge.stores.run_store import (
     RunKey,
     RunRecord,
     RunState,
+    Take,
     leased,
     stored_key,
 )
@@ -82,6 +83,28 @@ class _One:
             self.done.set_exception(error)
 
 
+class _Reader(Listener):
+    """A reader that waits for entries after number `after`. What `take` takes of them does not wake its task."""
+
+    def __init__(self, take: Take | None) -> None:
+        super().__init__()
+        self.take = take
+        self.after = 0
+        self.silent_since = asyncio.get_running_loop().time()
+
+    def offer(self, before: int, entries: Sequence[LogEntry], now: float) -> bool:
+        """Pass on the entries after number `before`. Return False if the task has to read them itself."""
+        if self.take is None or self.after != before or not self.waits:
+            return False
+        try:
+            if not self.take(entries):
+                return False
+        except Exception as error:
+            self.fail(error)
+        self.after, self.silent_since = entries[-1].number, now
+        return True
+
+
 @dataclass(slots=True)
 class _Watch:
     """A run that readers of this process wait for. `run` is None while it does not exist."""
@@ -101,8 +124,8 @@ class SQLRuns:
         self._waiting: list[LogSource] = []
         self._writing: asyncio.Task[None] | None = None
         self._began = float("-inf")
-        self._notifier: Notifier[Stored] = Notifier()
-        self._queue: Notifier[str] = Notifier()
+        self._readers: Notifier[Stored, _Reader] = Notifier()
+        self._queue: Notifier[str, Listener] = Notifier()
         self._tails: Tails[Stored] = Tails()
         self._watched: dict[Stored, _Watch] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -239,12 +262,19 @@ class SQLRuns:
     def _stored(self, key: RunKey, append: Append) -> int:
         """Hand what was committed to the readers of this process. Return the number of the last entry."""
         run, first, where = append.run, append.position, stored_key(key)
-        entries = [LogEntry(scripts.number_of(run, first + n), body) for n, body in enumerate(append.bodies)]
-        self._tails.add(where, scripts.number_of(run, first - 1), entries)
-        self._notifier.notify(where)
+        before = scripts.number_of(run, first - 1)
+        entries = [LogEntry(before + n, body) for n, body in enumerate(append.bodies, 1)]
+        self._tails.add(where, before, entries)
+        now = asyncio.get_running_loop().time()
+        for reader in self._readers.listeners(where):
+            # The end is for the task itself, which has to end the stream.
+            if append.end or not reader.offer(before, entries, now):
+                reader.notify()
+        if (watch := self._watched.get(where)) is not None and watch.run == run:
+            watch.position = max(watch.position, append.after)
         if append.end:
             self._numbers.pop(key, None)
-        return scripts.number_of(run, append.after - 1)
+        return before + len(entries)
 
     def feed(self, source: LogSource) -> None:
         self._waiting.append(source)
@@ -307,31 +337,38 @@ class SQLRuns:
         rest = [append for append in appends if append.run not in added]
         return await self._write(lambda: scripts.append(rest, token)) if rest else set()
 
-    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
+    async def read(
+        self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500, take: Take | None = None
+    ) -> list[LogEntry]:
         where = stored_key(key)
         if wait <= 0:
-            return (await self._read(lambda: scripts.read(where, after, limit)))[1]
+            return (await self._query(where, after, limit))[1]
         found = self._tails.since(where, after) if after else None
         if found:
             return found[:limit]
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         # Listen before the first read, so that no entry is missed.
-        with self._notifier.listen(where) as listener:
+        with self._readers.listening(where, _Reader(take)) as reader:
             while not found and clock() < until:
                 run: int | None = scripts.run_of(after)
                 if found is None:
-                    run, found = await self._read(lambda: scripts.read(where, after, limit))
+                    run, found = await self._query(where, after, limit)
                     if found:
                         break
                     if not after:
                         self._tails.forget(where)
+                reader.after = after
                 with self._watching(where, run, after):
-                    await listener.wait(until - clock())
+                    await reader.wait(until - clock())
+                after, until = reader.after, reader.silent_since + wait
                 found = self._tails.since(where, after)
             if found is None:
-                found = (await self._read(lambda: scripts.read(where, after, limit)))[1]
+                found = (await self._query(where, after, limit))[1]
         return found[:limit]
+
+    async def _query(self, where: Stored, after: int, limit: int) -> tuple[int | None, list[LogEntry]]:
+        return await self._read(lambda: scripts.read(where, after, limit))
 
     # ------------------------------------------------------------------ other processes
 
@@ -392,7 +429,7 @@ class SQLRuns:
             self._tails.add(where, scripts.number_of(run, position - 1), entries)
             if (watch := self._watched.get(where)) is not None and watch.run == run:
                 watch.position = max(watch.position, position + len(entries))
-            self._notifier.notify(where)
+            self._readers.notify(where)
         for where, run in seen.known.items():
             if (watch := self._watched.get(where)) is not None and watch.run is None:
                 watch.run, watch.position = run, 0
@@ -409,7 +446,7 @@ class SQLRuns:
         where = stored_key(key)
         if self._numbers.pop(key, None) is not None:
             self._tails.forget(where)
-            self._notifier.notify(where)
+            self._readers.notify(where)
 
     async def claim(
         self,
@@ -427,7 +464,7 @@ class SQLRuns:
 
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        with self._queue.listen("") as listener:
+        with self._queue.listening("", Listener()) as listener:
             while True:
                 # Look by reading: an idle process must not take the write lock repeatedly.
                 if (await self._read(lambda: scripts.look([], [], True))).waits:

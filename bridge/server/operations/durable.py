@@ -146,11 +146,13 @@ async def _collect(scope: RequestScope, reader: LogReader) -> web.StreamResponse
     return response_of(wire, scope.report.lost)
 
 
-async def _pump(response: web.StreamResponse, subscription: Subscription, server: Server, out: bytes = b"") -> None:
+async def _pump(response: StreamedResponse, subscription: Subscription, server: Server, out: bytes = b"") -> None:
     """Write a subscription to its end, with comments while it is silent.
 
     Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
     """
+    if response.writes_now:
+        subscription.pass_on(response.write_now)
     while True:
         if out:
             await response.write(out)
