@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from bridge.errors import BackendError, ErrorCode
 from bridge.stores.conversation_store import LEASE, StoreConflict, stored_id
@@ -27,8 +27,7 @@ CANCEL_QUEUED = 3600.0
 """Seconds for which a request to cancel a run is stored, even if the run does not exist yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunKey:
+class RunKey(NamedTuple):
     """Identifies a run. In protocols without threads, `thread_id` is the run id."""
 
     owner: str
@@ -79,8 +78,7 @@ class RunRecord:
     """As passed to `create`."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     number: int
     body: str
 

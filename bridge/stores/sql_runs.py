@@ -47,7 +47,7 @@ from bridge.stores.scripts import Database, Script, T, Work
 
 log = logging.getLogger("bridge.runs")
 
-GATHER = 0.01
+GATHER = 0.02
 """Seconds between the beginnings of two transactions of appends at least: what arrives meanwhile shares the next one.
 
 A commit costs as much as some ten entries, and a client does not see this delay. An idle store appends at once.
@@ -150,8 +150,8 @@ class SQLRuns:
         self._numbers.clear()
         await self._database.close()
 
-    async def _read(self, work: Work[T]) -> T:
-        return await self._database.read(work)
+    async def _read(self, work: Work[T], *, snapshot: bool = True) -> T:
+        return await self._database.read(work, snapshot=snapshot)
 
     async def _write(self, work: Work[T], *, first: bool = False) -> T:
         return await self._database.write(work, first=first)
@@ -195,15 +195,15 @@ class SQLRuns:
 
     async def get(self, key: RunKey) -> RunRecord | None:
         where = stored_key(key)
-        return await self._read(lambda: scripts.find(where))
+        return await self._read(lambda: scripts.find(where), snapshot=False)
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
         where = stored_key(RunKey(owner, scope, thread_id, ""))
-        return await self._read(lambda: scripts.latest(where))
+        return await self._read(lambda: scripts.latest(where), snapshot=False)
 
     async def plan(self, key: RunKey) -> str | None:
         where, charge = stored_key(key), charging()
-        return await self._read(lambda: scripts.plan(where, charge))
+        return await self._read(lambda: scripts.plan(where, charge), snapshot=False)
 
     async def delete(self, key: RunKey) -> bool:
         where = stored_key(key)
@@ -254,7 +254,7 @@ class SQLRuns:
         run = self._numbers.get(key)
         if run is None:
             where = stored_key(key)
-            run = await self._read(lambda: scripts.number(where))
+            run = await self._read(lambda: scripts.number(where), snapshot=False)
         if run is None:
             raise LeaseLost
         return run
@@ -329,13 +329,12 @@ class SQLRuns:
 
     async def _append_all(self, appends: list[Append], token: str) -> set[int]:
         """Return the runs that are lost."""
-        added: set[int] = set()
         if not any(append.end for append in appends):
-            rows = await self._database.single(scripts.ADD_HELD, scripts.held_values(appends, token))
+            rows = scripts.held_rows(appends, token)
+            if await self._database.change(scripts.ADD_HELD, {"a": rows}) == len(rows):
+                return set()
             # The others are lost, or repeated: a script finds out.
-            added = {row[0] for row in rows or ()}
-        rest = [append for append in appends if append.run not in added]
-        return await self._write(lambda: scripts.append(rest, token)) if rest else set()
+        return await self._write(lambda: scripts.append(appends, token))
 
     async def read(
         self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500, take: Take | None = None
@@ -343,6 +342,8 @@ class SQLRuns:
         where = stored_key(key)
         if wait <= 0:
             return (await self._query(where, after, limit))[1]
+        if (held := self._numbers.get(key)) is not None:
+            after = max(after, scripts.number_of(held, -1))  # this process writes it from its beginning
         found = self._tails.since(where, after) if after else None
         if found:
             return found[:limit]
@@ -368,7 +369,7 @@ class SQLRuns:
         return found[:limit]
 
     async def _query(self, where: Stored, after: int, limit: int) -> tuple[int | None, list[LogEntry]]:
-        return await self._read(lambda: scripts.read(where, after, limit))
+        return await self._read(lambda: scripts.read(where, after, limit), snapshot=False)
 
     # ------------------------------------------------------------------ other processes
 
@@ -422,7 +423,7 @@ class SQLRuns:
             return
         fresh, self._is_fresh = self._is_fresh, False
         since = None if fresh or with_own else self._version
-        seen = await self._read(lambda: scripts.look(positions, unknown, queue, since))
+        seen = await self._read(lambda: scripts.look(positions, unknown, queue, since), snapshot=False)
         self._version = seen.version
         for run, entries in seen.entries.items():
             where, position = watched[run]
@@ -440,6 +441,8 @@ class SQLRuns:
 
     def _hold(self, record: RunRecord) -> None:
         self._numbers[record.key] = record.number
+        if not record.entries:
+            self._tails.add(stored_key(record.key), scripts.number_of(record.number, -1), [])
 
     def _release(self, key: RunKey) -> None:
         """Another process may write this run now: its readers look for entries themselves."""
@@ -467,7 +470,7 @@ class SQLRuns:
         with self._queue.listening("", Listener()) as listener:
             while True:
                 # Look by reading: an idle process must not take the write lock repeatedly.
-                if (await self._read(lambda: scripts.look([], [], True))).waits:
+                if (await self._read(lambda: scripts.look([], [], True), snapshot=False)).waits:
                     record = await leased(self, token, attempt())
                     if record is not None:
                         self._hold(record)
@@ -508,7 +511,7 @@ class SQLRuns:
         self._queue.notify("")
 
     async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
-        return await self._read(lambda: scripts.lost(grace))
+        return await self._read(lambda: scripts.lost(grace), snapshot=False)
 
     # ------------------------------------------------------------------ cancels
 
@@ -518,7 +521,7 @@ class SQLRuns:
 
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         asked = [stored_key(key) for key in keys]
-        return await self._read(lambda: scripts.canceled(asked)) if asked else {}
+        return await self._read(lambda: scripts.canceled(asked), snapshot=False) if asked else {}
 
     async def pulse(self, *, grace: Grace = no_grace) -> Pulse:
         now = asyncio.get_running_loop().time()
@@ -529,7 +532,7 @@ class SQLRuns:
             lost = yield from scripts.lost(grace)
             return Pulse(canceled, lost, (yield from scripts.waiting(canceled)) if canceled else [])
 
-        pulse: Pulse = await self._read(script)
+        pulse: Pulse = await self._read(script, snapshot=False)
         self._canceled_at = now
         return pulse
 
