@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Generic, TypeVar
 
@@ -20,9 +20,19 @@ class Listener:
         self._notified = False
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def waits(self) -> bool:
+        """True while the task waits, and has not been notified."""
+        return self._waiter is not None and not self._waiter.done()
+
     def notify(self) -> None:
         self._notified = True
         self._wake()
+
+    def fail(self, error: Exception) -> None:
+        """Raise this where the task waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -42,15 +52,17 @@ class Listener:
         self._notified = False
 
 
-class Notifier(Generic[_Name]):
+_Listener = TypeVar("_Listener", bound=Listener)
+
+
+class Notifier(Generic[_Name, _Listener]):
     """The listeners of this process, by name."""
 
     def __init__(self) -> None:
-        self._waiting: dict[_Name, list[Listener]] = {}
+        self._waiting: dict[_Name, list[_Listener]] = {}
 
     @contextmanager
-    def listen(self, name: _Name) -> Iterator[Listener]:
-        listener = Listener()
+    def listening(self, name: _Name, listener: _Listener) -> Iterator[_Listener]:
         self._waiting.setdefault(name, []).append(listener)
         try:
             yield listener
@@ -59,8 +71,11 @@ class Notifier(Generic[_Name]):
             if not self._waiting[name]:
                 del self._waiting[name]
 
+    def listeners(self, name: _Name) -> Sequence[_Listener]:
+        return self._waiting.get(name, ())
+
     def notify(self, name: _Name) -> None:
-        for listener in self._waiting.get(name, ()):
+        for listener in self.listeners(name):
             listener.notify()
 
     def notify_all(self) -> None:

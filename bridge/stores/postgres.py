@@ -14,23 +14,24 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import asyncpg
 
 from bridge.errors import BridgeError
 from bridge.stores import schema
 from bridge.stores.conversation_store import unavailable
-from bridge.stores.scripts import Rows, Script, T, Values, Work, execute, spelled
+from bridge.stores.scripts import Rows, T, Values, Work, execute, spelled
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
     _Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
+    _Run: TypeAlias = Callable[[_Connection], Awaitable[T]]
 
 CONNECTIONS = 5
 """Connections of a process. A transaction takes milliseconds, and PostgreSQL allows 100 connections by default."""
@@ -87,7 +88,7 @@ class Postgres:
 
     async def open(self) -> None:
         self._closed = False
-        await self._run(lambda: execute("SELECT 1"), readonly=True, wait=None)
+        await self._run(partial(_run_script, lambda: execute("SELECT 1")), readonly=True, wait=None)
 
     async def close(self) -> None:
         self._closed = True
@@ -106,24 +107,24 @@ class Postgres:
         if self._closed:
             raise self._failure("closed")
 
-    async def read(self, work: Work[T]) -> T:
-        return await self._run(work, readonly=True)
+    async def read(self, work: Work[T], *, snapshot: bool = True) -> T:
+        return await self._run(partial(_run_script, work), readonly=True, apart=not snapshot)
 
     async def write(self, work: Work[T], *, first: bool = False) -> T:
-        return await self._run(work, readonly=False)
+        return await self._run(partial(_run_script, work), readonly=False)
 
-    async def single(self, statement: str, values: Values) -> Rows | None:
+    async def change(self, statement: str, values: Values) -> int | None:
         if self._is_pooled:
             return None  # parsing and execution must reach the same connection
-        return await self._run(lambda: execute(statement, **values), readonly=False, single=True)
+        return await self._run(partial(_count, statement, values), readonly=False, apart=True)
 
     async def shrink(self) -> None:
         """Do nothing: autovacuum does."""
 
     # ------------------------------------------------------------------ transactions
 
-    async def _run(self, work: Work[T], *, readonly: bool, wait: float | None = _WAIT, single: bool = False) -> T:
-        """Run a script, which may be a `single` statement; `wait` at most so many seconds for a migration.
+    async def _run(self, work: _Run[T], *, readonly: bool, wait: float | None = _WAIT, apart: bool = False) -> T:
+        """Run a script, its statements `apart` if it needs no transaction; wait at most `wait` seconds for a migration.
 
         Raises `BridgeError` (store_unavailable).
         """
@@ -131,7 +132,7 @@ class Postgres:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 pool = await self._connected(wait)
-                return await _transaction(pool, work, readonly, single and not self._is_pooled)
+                return await _transaction(pool, work, readonly, apart and not self._is_pooled)
             except _Undone as error:
                 reason, may_repeat = error.reason, error.may_repeat
                 if reason in _UNPREPARED:
@@ -187,16 +188,16 @@ class _Undone(Exception):
         self.may_repeat = may_repeat
 
 
-async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: Work[T], readonly: bool, single: bool) -> T:
+async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: _Run[T], readonly: bool, apart: bool) -> T:
     db = await pool.acquire(timeout=_WAIT)
     committing = False
     try:
-        if single:
-            return await _run_script(db, work())
+        if apart:
+            return await work(db)
         transaction = db.transaction(isolation="repeatable_read" if readonly else None, readonly=readonly)
         await transaction.start()
         try:
-            result = await _run_script(db, work())
+            result = await work(db)
         except BaseException:
             with suppress(*_FAILURES):
                 await transaction.rollback()
@@ -208,7 +209,7 @@ async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: Work[T], readon
         reason = reason_of(error)
         useless = _is_useless(error)
         # The server commits a single statement itself, unless it answers with an error.
-        committing |= single and not hasattr(error, "sqlstate")
+        committing |= apart and not readonly and not hasattr(error, "sqlstate")
         if useless:
             with suppress(asyncpg.InterfaceError):  # it has ended already
                 db.terminate()
@@ -264,6 +265,9 @@ class PostgresSyntax:
     def values(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         return f"SELECT * FROM {self._unnest(name, columns)}"
 
+    def each(self, name: str, columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
+        return f", {self.table(name, columns)}", {}
+
     def _unnest(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         return f"unnest({', '.join(f'CAST(:{name}__{n} AS {kind}[])' for n, (_, kind) in enumerate(columns))})"
 
@@ -295,7 +299,8 @@ def query(statement: str) -> Query:
     return Query(text, tuple((name, int(column) if column else None) for name, _, column in parts))
 
 
-async def _run_script(db: _Connection, script: Script[T]) -> T:
+async def _run_script(work: Work[T], db: _Connection) -> T:
+    script = work()
     rows: Rows | None = None
     try:
         while True:
@@ -312,8 +317,18 @@ async def _run_statement(db: _Connection, statement: str, values: Values) -> Row
     found = query(statement)
     if not found.text:
         return []
-    arguments = [values[name] if n is None else [row[n] for row in values[name]] for name, n in found.arguments]
-    return [tuple(row) for row in await db.fetch(found.text, *arguments)]
+    return [tuple(row) for row in await db.fetch(found.text, *_arguments(found, values))]
+
+
+async def _count(statement: str, values: Values, db: _Connection) -> int:
+    """Return how many rows a statement has changed."""
+    found = query(statement)
+    status = await db.execute(found.text, *_arguments(found, values))
+    return int(status.rpartition(" ")[2])
+
+
+def _arguments(found: Query, values: Values) -> list[Any]:
+    return [values[name] if n is None else [row[n] for row in values[name]] for name, n in found.arguments]
 
 
 # ---------------------------------------------------------------------- migrations
@@ -421,10 +436,11 @@ async def _close(db: asyncpg.Connection[asyncpg.Record]) -> None:
 async def _plan_once(db: asyncpg.Connection[asyncpg.Record]) -> None:
     """Keep the plan of a prepared statement, whatever its values are.
 
-    Each statement finds its rows by a key. For a table that was small when it was analyzed, the server plans an append
-    anew at each execution, which costs it 0.5 ms, three times as much as the append.
+    Each statement finds its rows by a key, also if the table was small when it was planned. For a table that was small
+    when it was analyzed, the server plans an append anew at each execution, which costs it 0.5 ms, three times as much
+    as the append.
     """
-    await db.execute("SET plan_cache_mode = force_generic_plan")
+    await db.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
 
 
 async def _nothing(db: object) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from bridge.stores.conversation_store import plain_id
 from bridge.stores.liveness import Grace, no_grace
@@ -34,7 +34,7 @@ from bridge.stores.run_store import (
     queue_full,
     stored_key,
 )
-from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script, T, Values, Work
+from bridge.stores.scripts import ALONE, UNSYNCED, VERSION, Rows, Script, T, Work
 
 Stored: TypeAlias = tuple[str, str, str, str]
 """Owner, scope, thread id and run id as they are stored."""
@@ -48,6 +48,8 @@ _ENTRIES = 5_000
 """Entries that one transaction of a sweep deletes at most."""
 _AHEAD = 500
 """Entries of one run that a look returns at most."""
+_SMALL_PLAN = 16 * 1024
+"""Bytes of a plan that is loaded before they are charged."""
 _KEPT = 3600.0
 """Seconds for which an expired process is remembered."""
 NOBODY = ""
@@ -67,16 +69,20 @@ _ADD_RUN = """INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at
     format, holder, previous) VALUES (:thread, :run, :task, :fingerprint, {wall}, 0, 2, :owner, :route, :turn, :format,
     :holder, :previous) RETURNING id, created_at"""
 
-_FENCE = """SELECT h.run FROM {rows h (run bigint, position bigint)} JOIN runs r ON r.id = h.run
-    WHERE r.holder = :token AND r.ended_at IS NULL AND (h.position = 0 OR EXISTS
-    (SELECT 1 FROM run_entries e WHERE e.run = h.run AND e.position = h.position - 1)) {lock}"""
+# Appends find each run by its id, and the entry before theirs by its position, whatever the engine knows of the tables
+# when it plans them: with plain conditions it may look for each run among all that are held or open, and PostgreSQL
+# puts all entries into a hash table for an EXISTS that it planned while there were few.
+_HELD_BY = "coalesce(r.holder, '') = {token} AND coalesce(r.ended_at, 0) = 0"
+_FENCE = f"""SELECT h.run FROM {{rows h (run bigint, position bigint)}} JOIN runs r ON r.id = h.run
+    WHERE {_HELD_BY.format(token=":token")} AND (h.position = 0 OR h.position =
+    (SELECT e.position + 1 FROM run_entries e WHERE e.run = h.run AND e.position = h.position - 1)) {{lock}}"""
 
-ADD_HELD = """INSERT INTO run_entries (run, position, body) SELECT a.run, a.position, a.body
-    FROM {rows a (run bigint, position bigint, body text, head bigint)} JOIN runs r ON r.id = a.run
-    WHERE r.holder = :token AND r.ended_at IS NULL AND (a.head = 0 OR EXISTS
-    (SELECT 1 FROM run_entries e WHERE e.run = a.run AND e.position = a.head - 1)) {lock}
-    ON CONFLICT DO NOTHING RETURNING run"""
-"""Fence and entries in one statement, which returns the runs that it has added to. See `held_values`."""
+ADD_HELD = f"""INSERT INTO run_entries (run, position, body) SELECT a.run, a.position, a.body FROM runs r
+    {{each a (run bigint, position bigint, body text, head bigint, token text)}}
+    WHERE r.id = a.run AND {_HELD_BY.format(token="a.token")} AND (a.head = 0 OR a.head =
+    (SELECT e.position + 1 FROM run_entries e WHERE e.run = a.run AND e.position = a.head - 1)) {{lock}}
+    ON CONFLICT DO NOTHING"""
+"""Fence and entries in one statement. See `held_rows`."""
 
 # A repeat after an unknown commit finds its entries there.
 _ADD_ENTRIES = """INSERT INTO run_entries (run, position, body)
@@ -101,8 +107,7 @@ def run_of(after: int) -> int | None:
     return after >> _BITS or None
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """Entries of one run. With `end`, the last one ends it."""
 
     run: int
@@ -211,12 +216,14 @@ def latest(where: Stored) -> Script[RunRecord | None]:
 def plan(where: Stored, charge: Charge) -> Script[str | None]:
     """Return the plan, once its size is charged. Raises what `charge` raises."""
     of_key = f"{_FROM} JOIN run_plans l ON l.run = r.id WHERE {_OF_KEY}"
-    sizes = yield "SELECT {bytes body} " + of_key, _by_key(where)
-    if not sizes:
+    small = f"CASE WHEN {{bytes body}} <= {_SMALL_PLAN} THEN l.body END"
+    rows = yield f"SELECT {{bytes body}}, {small} {of_key}", _by_key(where)
+    if not rows:
         return None
-    charge(("plan", where), sizes[0][0])
-    rows = yield f"SELECT l.body {of_key}", _by_key(where)
-    return rows[0][0] if rows else None
+    charge(("plan", where), rows[0][0])
+    if rows[0][1] is None:
+        rows = yield f"SELECT 0, l.body {of_key}", _by_key(where)
+    return rows[0][1] if rows else None
 
 
 def create(
@@ -237,10 +244,11 @@ def create(
     if found is None:
         thread = yield from _thread(where)
         # The row of the thread is locked now: nobody else creates the run.
-        found = yield from _same(where, fingerprint)
+        before = yield "SELECT ended_at FROM runs WHERE thread = :thread ORDER BY id DESC LIMIT 1", {"thread": thread}
+        if before:
+            found = yield from _same(where, fingerprint)
     if found is not None:
         return found, False, False
-    before = yield "SELECT ended_at FROM runs WHERE thread = :thread ORDER BY id DESC LIMIT 1", {"thread": thread}
     if alone and before and before[0][0] is None:
         raise ThreadBusy
     if limits is not None:
@@ -363,10 +371,9 @@ def thread(where: Stored, make: bool) -> Script[Ownership]:
 # ---------------------------------------------------------------------- the log
 
 
-def held_values(appends: Sequence[Append], token: str) -> Values:
-    """Return the values of `ADD_HELD`."""
-    rows = [(one.run, one.position + n, body, one.position) for one in appends for n, body in enumerate(one.bodies)]
-    return {"a": rows, "token": token}
+def held_rows(appends: Sequence[Append], token: str) -> list[tuple[int, int, str, int, str]]:
+    """Return the value `a` of `ADD_HELD`."""
+    return [(run, head + n, body, head, token) for run, head, bodies, _ in appends for n, body in enumerate(bodies)]
 
 
 def append(appends: Sequence[Append], token: str) -> Script[set[int]]:

@@ -11,10 +11,10 @@ One test suite checks every engine. Times are seconds since 1970 by the clock of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from bridge.errors import BackendError, ErrorCode
 from bridge.stores.conversation_store import LEASE, StoreConflict, stored_id
@@ -27,8 +27,7 @@ CANCEL_QUEUED = 3600.0
 """Seconds for which a request to cancel a run is stored, even if the run does not exist yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunKey:
+class RunKey(NamedTuple):
     """Identifies a run. In protocols without threads, `thread_id` is the run id."""
 
     owner: str
@@ -79,8 +78,7 @@ class RunRecord:
     """As passed to `create`."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(NamedTuple):
     number: int
     body: str
 
@@ -189,6 +187,10 @@ class LogSource(Protocol):
         """What was taken is not stored, with what `RunStore.append` would have raised."""
 
 
+Take: TypeAlias = Callable[[Sequence[LogEntry]], bool]
+"""Takes entries where they are stored. Returns False, and has done nothing, if their reader has to read them."""
+
+
 class RunStore(Protocol):
     """The runs of one or many processes that share an engine.
 
@@ -277,9 +279,14 @@ class RunStore(Protocol):
         Unlike `append`, this needs no task and no future for each entry.
         """
 
-    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
+    async def read(
+        self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500, take: Take | None = None
+    ) -> list[LogEntry]:
         """Return the run's next entries after number `after`, in order: at most `limit`, and no more than `fitting`
         takes. If there are none, wait up to `wait` seconds.
+
+        While it waits, `take` may be called with entries that this process has stored, except the end of the run. Those
+        that it takes are not returned, and the wait begins again. What it raises is raised here.
 
         The run need not exist yet.
         """

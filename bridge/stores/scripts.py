@@ -32,6 +32,7 @@ fragments:
 | `{in NAME (bigint)}` | `IN` the value NAME, a list of values | `= ANY`, which an index always serves |
 | `{rows NAME (a bigint, b text)}` | the value NAME, a list of tuples, as a table NAME | |
 | `{values NAME (a bigint, b text)}` | the list as the end of an INSERT; no other value in the statement | |
+| `{each NAME (a bigint, b text)}` | ends FROM: runs for each tuple, `NAME.a` is its value | one more table |
 | `{concurrently}` | | `CONCURRENTLY`; see `bridge.stores.schema` |
 | `{clustered}` | `WITHOUT ROWID`: a table in the order of its primary key | |
 | `{volatile}` | | `UNLOGGED`: a table that a crash of the server empties |
@@ -85,8 +86,11 @@ class Database(Protocol):
     def check_open(self) -> None:
         """Raise `BridgeError` (store_unavailable) after `close`."""
 
-    async def read(self, work: Work[T]) -> T:
-        """Return the result of a script that changes nothing. All its statements see the same state."""
+    async def read(self, work: Work[T], *, snapshot: bool = True) -> T:
+        """Return the result of a script that changes nothing. All its statements see the same state.
+
+        Without `snapshot`, each may see another one, which saves PostgreSQL a transaction.
+        """
 
     async def write(self, work: Work[T], *, first: bool = False) -> T:
         """Return the result of a script, once it is committed. If it is to be `first`, it is done before all that wait.
@@ -95,9 +99,9 @@ class Database(Protocol):
         happened completely or not at all.
         """
 
-    async def single(self, statement: str, values: Values) -> Rows | None:
-        """Return the rows of a statement that is a transaction of its own; None, and nothing is done, where a script
-        costs no more. It is carried out once, but may have been committed after an error.
+    async def change(self, statement: str, values: Values) -> int | None:
+        """Return how many rows a statement has changed that is a transaction of its own; None, and nothing is done,
+        where only scripts are possible. It is carried out once, but may have been committed after an error.
         """
 
     async def shrink(self) -> None:
@@ -126,12 +130,15 @@ class Syntax(Protocol):
     def values(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         """Return `{values}`."""
 
+    def each(self, name: str, columns: Sequence[tuple[str, str]]) -> tuple[str, Mapping[str, str]]:
+        """Return `{each}`, and what stands for a column; by default the column of the table `name`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
     """A statement in an engine's words. `sets` are the values that `{in}` and `{rows}` name.
 
-    `many` is that of `{values}`.
+    `many` is that of `{values}` or `{each}`.
     """
 
     text: str
@@ -141,12 +148,15 @@ class Spelled:
 
 _FRAGMENT = re.compile(r"\{(\w+)(?:\s+(\w+)(?:\s+\(([^)]*)\))?)?\}")
 
+_COLUMN = re.compile(r"\b[a-z_]+\.[a-z_]+\b")
+
 
 @lru_cache(1024)
 def spelled(statement: str, syntax: Syntax) -> Spelled:
     """Return the statement with its fragments replaced. Raises `KeyError` for an unknown one."""
     sets: list[str] = []
     many: list[str] = []
+    renamed: dict[str, str] = {}
 
     def replaced(found: re.Match[str]) -> str:
         kind, name, columns = found.groups()
@@ -158,8 +168,14 @@ def spelled(statement: str, syntax: Syntax) -> Spelled:
             sets.append(name)
             return syntax.among(name, columns)
         typed = [(column, type_) for column, _, type_ in (each.strip().partition(" ") for each in columns.split(","))]
-        {"rows": sets, "values": many}[kind].append(name)
+        {"rows": sets, "values": many, "each": many}[kind].append(name)
+        if kind == "each":
+            table, names = syntax.each(name, typed)
+            renamed.update({f"{name}.{column}": spelling for column, spelling in names.items()})
+            return table
         return syntax.table(name, typed) if kind == "rows" else syntax.values(name, typed)
 
     text = _FRAGMENT.sub(replaced, statement)
+    if renamed:
+        text = _COLUMN.sub(lambda found: renamed.get(found[0], found[0]), text)
     return Spelled(text.strip(), tuple(sets), many[0] if many else None)

@@ -23,7 +23,7 @@ from bridge.stores.conversation_store import LEASE, stored_id
 from bridge.stores.joint import Joint
 from bridge.stores.liveness import Grace, no_grace
 from bridge.stores.memory_budget import charging
-from bridge.stores.notifier import Notifier
+from bridge.stores.notifier import Listener, Notifier
 from bridge.stores.recent_entries import Tails
 from bridge.stores.run_scripts import Append, Stored
 from bridge.stores.run_store import (
@@ -39,6 +39,7 @@ from bridge.stores.run_store import (
     RunKey,
     RunRecord,
     RunState,
+    Take,
     leased,
     stored_key,
 )
@@ -46,7 +47,7 @@ from bridge.stores.scripts import Database, Script, T, Work
 
 log = logging.getLogger("bridge.runs")
 
-GATHER = 0.01
+GATHER = 0.02
 """Seconds between the beginnings of two transactions of appends at least: what arrives meanwhile shares the next one.
 
 A commit costs as much as some ten entries, and a client does not see this delay. An idle store appends at once.
@@ -82,6 +83,28 @@ class _One:
             self.done.set_exception(error)
 
 
+class _Reader(Listener):
+    """A reader that waits for entries after number `after`. What `take` takes of them does not wake its task."""
+
+    def __init__(self, take: Take | None) -> None:
+        super().__init__()
+        self.take = take
+        self.after = 0
+        self.silent_since = asyncio.get_running_loop().time()
+
+    def offer(self, before: int, entries: Sequence[LogEntry], now: float) -> bool:
+        """Pass on the entries after number `before`. Return False if the task has to read them itself."""
+        if self.take is None or self.after != before or not self.waits:
+            return False
+        try:
+            if not self.take(entries):
+                return False
+        except Exception as error:
+            self.fail(error)
+        self.after, self.silent_since = entries[-1].number, now
+        return True
+
+
 @dataclass(slots=True)
 class _Watch:
     """A run that readers of this process wait for. `run` is None while it does not exist."""
@@ -101,8 +124,8 @@ class SQLRuns:
         self._waiting: list[LogSource] = []
         self._writing: asyncio.Task[None] | None = None
         self._began = float("-inf")
-        self._notifier: Notifier[Stored] = Notifier()
-        self._queue: Notifier[str] = Notifier()
+        self._readers: Notifier[Stored, _Reader] = Notifier()
+        self._queue: Notifier[str, Listener] = Notifier()
         self._tails: Tails[Stored] = Tails()
         self._watched: dict[Stored, _Watch] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -127,8 +150,8 @@ class SQLRuns:
         self._numbers.clear()
         await self._database.close()
 
-    async def _read(self, work: Work[T]) -> T:
-        return await self._database.read(work)
+    async def _read(self, work: Work[T], *, snapshot: bool = True) -> T:
+        return await self._database.read(work, snapshot=snapshot)
 
     async def _write(self, work: Work[T], *, first: bool = False) -> T:
         return await self._database.write(work, first=first)
@@ -172,15 +195,15 @@ class SQLRuns:
 
     async def get(self, key: RunKey) -> RunRecord | None:
         where = stored_key(key)
-        return await self._read(lambda: scripts.find(where))
+        return await self._read(lambda: scripts.find(where), snapshot=False)
 
     async def latest(self, owner: str, scope: str, thread_id: str) -> RunRecord | None:
         where = stored_key(RunKey(owner, scope, thread_id, ""))
-        return await self._read(lambda: scripts.latest(where))
+        return await self._read(lambda: scripts.latest(where), snapshot=False)
 
     async def plan(self, key: RunKey) -> str | None:
         where, charge = stored_key(key), charging()
-        return await self._read(lambda: scripts.plan(where, charge))
+        return await self._read(lambda: scripts.plan(where, charge), snapshot=False)
 
     async def delete(self, key: RunKey) -> bool:
         where = stored_key(key)
@@ -231,7 +254,7 @@ class SQLRuns:
         run = self._numbers.get(key)
         if run is None:
             where = stored_key(key)
-            run = await self._read(lambda: scripts.number(where))
+            run = await self._read(lambda: scripts.number(where), snapshot=False)
         if run is None:
             raise LeaseLost
         return run
@@ -239,12 +262,19 @@ class SQLRuns:
     def _stored(self, key: RunKey, append: Append) -> int:
         """Hand what was committed to the readers of this process. Return the number of the last entry."""
         run, first, where = append.run, append.position, stored_key(key)
-        entries = [LogEntry(scripts.number_of(run, first + n), body) for n, body in enumerate(append.bodies)]
-        self._tails.add(where, scripts.number_of(run, first - 1), entries)
-        self._notifier.notify(where)
+        before = scripts.number_of(run, first - 1)
+        entries = [LogEntry(before + n, body) for n, body in enumerate(append.bodies, 1)]
+        self._tails.add(where, before, entries)
+        now = asyncio.get_running_loop().time()
+        for reader in self._readers.listeners(where):
+            # The end is for the task itself, which has to end the stream.
+            if append.end or not reader.offer(before, entries, now):
+                reader.notify()
+        if (watch := self._watched.get(where)) is not None and watch.run == run:
+            watch.position = max(watch.position, append.after)
         if append.end:
             self._numbers.pop(key, None)
-        return scripts.number_of(run, append.after - 1)
+        return before + len(entries)
 
     def feed(self, source: LogSource) -> None:
         self._waiting.append(source)
@@ -299,39 +329,47 @@ class SQLRuns:
 
     async def _append_all(self, appends: list[Append], token: str) -> set[int]:
         """Return the runs that are lost."""
-        added: set[int] = set()
         if not any(append.end for append in appends):
-            rows = await self._database.single(scripts.ADD_HELD, scripts.held_values(appends, token))
+            rows = scripts.held_rows(appends, token)
+            if await self._database.change(scripts.ADD_HELD, {"a": rows}) == len(rows):
+                return set()
             # The others are lost, or repeated: a script finds out.
-            added = {row[0] for row in rows or ()}
-        rest = [append for append in appends if append.run not in added]
-        return await self._write(lambda: scripts.append(rest, token)) if rest else set()
+        return await self._write(lambda: scripts.append(appends, token))
 
-    async def read(self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500) -> list[LogEntry]:
+    async def read(
+        self, key: RunKey, after: int = 0, *, wait: float = 0.0, limit: int = 500, take: Take | None = None
+    ) -> list[LogEntry]:
         where = stored_key(key)
         if wait <= 0:
-            return (await self._read(lambda: scripts.read(where, after, limit)))[1]
+            return (await self._query(where, after, limit))[1]
+        if (held := self._numbers.get(key)) is not None:
+            after = max(after, scripts.number_of(held, -1))  # this process writes it from its beginning
         found = self._tails.since(where, after) if after else None
         if found:
             return found[:limit]
         clock = asyncio.get_running_loop().time
         until = clock() + wait
         # Listen before the first read, so that no entry is missed.
-        with self._notifier.listen(where) as listener:
+        with self._readers.listening(where, _Reader(take)) as reader:
             while not found and clock() < until:
                 run: int | None = scripts.run_of(after)
                 if found is None:
-                    run, found = await self._read(lambda: scripts.read(where, after, limit))
+                    run, found = await self._query(where, after, limit)
                     if found:
                         break
                     if not after:
                         self._tails.forget(where)
+                reader.after = after
                 with self._watching(where, run, after):
-                    await listener.wait(until - clock())
+                    await reader.wait(until - clock())
+                after, until = reader.after, reader.silent_since + wait
                 found = self._tails.since(where, after)
             if found is None:
-                found = (await self._read(lambda: scripts.read(where, after, limit)))[1]
+                found = (await self._query(where, after, limit))[1]
         return found[:limit]
+
+    async def _query(self, where: Stored, after: int, limit: int) -> tuple[int | None, list[LogEntry]]:
+        return await self._read(lambda: scripts.read(where, after, limit), snapshot=False)
 
     # ------------------------------------------------------------------ other processes
 
@@ -385,14 +423,14 @@ class SQLRuns:
             return
         fresh, self._is_fresh = self._is_fresh, False
         since = None if fresh or with_own else self._version
-        seen = await self._read(lambda: scripts.look(positions, unknown, queue, since))
+        seen = await self._read(lambda: scripts.look(positions, unknown, queue, since), snapshot=False)
         self._version = seen.version
         for run, entries in seen.entries.items():
             where, position = watched[run]
             self._tails.add(where, scripts.number_of(run, position - 1), entries)
             if (watch := self._watched.get(where)) is not None and watch.run == run:
                 watch.position = max(watch.position, position + len(entries))
-            self._notifier.notify(where)
+            self._readers.notify(where)
         for where, run in seen.known.items():
             if (watch := self._watched.get(where)) is not None and watch.run is None:
                 watch.run, watch.position = run, 0
@@ -403,13 +441,15 @@ class SQLRuns:
 
     def _hold(self, record: RunRecord) -> None:
         self._numbers[record.key] = record.number
+        if not record.entries:
+            self._tails.add(stored_key(record.key), scripts.number_of(record.number, -1), [])
 
     def _release(self, key: RunKey) -> None:
         """Another process may write this run now: its readers look for entries themselves."""
         where = stored_key(key)
         if self._numbers.pop(key, None) is not None:
             self._tails.forget(where)
-            self._notifier.notify(where)
+            self._readers.notify(where)
 
     async def claim(
         self,
@@ -427,10 +467,10 @@ class SQLRuns:
 
         clock = asyncio.get_running_loop().time
         until = clock() + wait
-        with self._queue.listen("") as listener:
+        with self._queue.listening("", Listener()) as listener:
             while True:
                 # Look by reading: an idle process must not take the write lock repeatedly.
-                if (await self._read(lambda: scripts.look([], [], True))).waits:
+                if (await self._read(lambda: scripts.look([], [], True), snapshot=False)).waits:
                     record = await leased(self, token, attempt())
                     if record is not None:
                         self._hold(record)
@@ -471,7 +511,7 @@ class SQLRuns:
         self._queue.notify("")
 
     async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
-        return await self._read(lambda: scripts.lost(grace))
+        return await self._read(lambda: scripts.lost(grace), snapshot=False)
 
     # ------------------------------------------------------------------ cancels
 
@@ -481,7 +521,7 @@ class SQLRuns:
 
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         asked = [stored_key(key) for key in keys]
-        return await self._read(lambda: scripts.canceled(asked)) if asked else {}
+        return await self._read(lambda: scripts.canceled(asked), snapshot=False) if asked else {}
 
     async def pulse(self, *, grace: Grace = no_grace) -> Pulse:
         now = asyncio.get_running_loop().time()
@@ -492,7 +532,7 @@ class SQLRuns:
             lost = yield from scripts.lost(grace)
             return Pulse(canceled, lost, (yield from scripts.waiting(canceled)) if canceled else [])
 
-        pulse: Pulse = await self._read(script)
+        pulse: Pulse = await self._read(script, snapshot=False)
         self._canceled_at = now
         return pulse
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from bridge.stores.schema import Schema
-from bridge.stores.scripts import Rows, T, Values, Work
-from bridge.stores.sqlite_file import SQLiteFile, run_script
+from bridge.stores.scripts import T, Values, Work
+from bridge.stores.sqlite_file import SQLiteFile, run_many, run_script
 
 
 class SQLite:
@@ -33,14 +33,14 @@ class SQLite:
     def check_open(self) -> None:
         self.file.check_open()
 
-    async def read(self, work: Work[T]) -> T:
+    async def read(self, work: Work[T], *, snapshot: bool = True) -> T:
         return await self.file.read(partial(run_script, work))
 
     async def write(self, work: Work[T], *, first: bool = False) -> T:
         return await self.file.write(partial(run_script, work), first=first)
 
-    async def single(self, statement: str, values: Values) -> Rows | None:
-        return None
+    async def change(self, statement: str, values: Values) -> int | None:
+        return await self.file.write(partial(run_many, statement, values))
 
     async def shrink(self) -> None:
         await self.file.shrink()

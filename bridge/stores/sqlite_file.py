@@ -477,6 +477,10 @@ class SQLiteSyntax:
     def values(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         return f"VALUES ({', '.join('?' * len(columns))})"
 
+    def each(self, name: str, columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
+        # A subquery of the values would be stored in a table before it is read, at half the cost of the statement.
+        return "", {column: f"?{n}" for n, (column, _) in enumerate(columns, 1)}
+
 
 SYNTAX = SQLiteSyntax()
 
@@ -508,6 +512,12 @@ def run_statement(db: sqlite3.Connection, statement: str, values: Values | None 
     for name in found.sets:
         given[name] = orjson.dumps(given[name]).decode()
     return db.execute(found.text, given).fetchall()
+
+
+def run_many(statement: str, values: Values, db: sqlite3.Connection) -> int:
+    """Run a statement with `{each}`. Return how many rows it has changed."""
+    found = spelled(statement, SYNTAX)
+    return db.executemany(found.text, values[found.many or ""]).rowcount
 
 
 def path_of(url: str) -> str:

@@ -14,6 +14,7 @@ from bridge.model import Message, Text
 from bridge.stores import Bounds, Conversation, open_conversations, open_runs, postgres, run_scripts
 from bridge.stores.conversations import Conversations
 from bridge.stores.run_store import Blocked, QueueLimits
+from bridge.stores.scripts import execute
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key
 
@@ -180,3 +181,20 @@ async def test_conversations_in_postgresql(postgres_schema: Postgres, monkeypatc
             assert re.search(r"Index Cond: \(.*updated_at <=", plan), plan
     await db.close()
     assert wrong == []
+
+
+async def test_an_append_in_postgresql_that_was_planned_on_empty_tables(postgres_schema: Postgres) -> None:
+    """A process keeps the plan of its first append, which may be the first of all."""
+    store: Any = open_runs(postgres_schema.url)
+    await store.open()
+    for statement, values in (
+        (run_scripts.ADD_HELD, {"a": [(1, 1, "body", 1, "me")]}),
+        (run_scripts._FENCE, {"h": [(1, 1)], "token": "me"}),
+    ):
+        rows = await store._read(lambda text=f"EXPLAIN {statement}", values=values: execute(text, **values))
+        plan = "\n".join(row[0] for row in rows)
+        assert "hashed" not in plan, plan
+        assert "Seq Scan" not in plan, plan
+        assert "runs_pkey" in plan, plan
+        assert re.search(r"Index Cond: \(\(run = \w+\.run\) AND \(\"?position", plan), plan
+    await store.close()

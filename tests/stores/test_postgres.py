@@ -101,9 +101,7 @@ async def test_connections_that_the_server_ends_are_replaced(things: Postgres, p
 
 async def test_plans_are_kept_where_statements_are_prepared(things: Postgres) -> None:
     """Planning an append costs the server three times as much as the append."""
-    rows = await things.single("SELECT current_setting('plan_cache_mode')", {})
-    assert rows is not None
-    assert [tuple(row) for row in rows] == [("force_generic_plan",)]
+    assert await things.read(lambda: execute("SELECT current_setting('plan_cache_mode')")) == [("force_generic_plan",)]
 
 
 async def test_what_was_undone_for_others_is_done_again(things: Postgres) -> None:

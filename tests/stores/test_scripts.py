@@ -144,6 +144,18 @@ async def test_many_rows_are_inserted(things: Database) -> None:
     assert len(await things.read(names)) == len(rows)
 
 
+async def test_a_statement_for_each_row_tells_how_many_it_changed(things: Database) -> None:
+    await things.write(lambda: add("a"))
+    await things.write(lambda: add("b"))
+    statement = """INSERT INTO things (name, at, note) SELECT copy.name, t.at, copy.note FROM things t
+        {each copy (name text, note text, source text)} WHERE t.name = copy.source"""
+    rows = [("a1", 'quo"te', "a"), ("b1", None, "b"), ("none", "x", "absent"), ("a2", "é", "a")]
+    assert await things.change(statement, {"copy": rows}) == 3
+    copied = await things.read(lambda: execute("SELECT name, note FROM things WHERE name LIKE '_1' OR name = 'a2'"))
+    assert sorted(copied) == [("a1", 'quo"te'), ("a2", "é"), ("b1", None)]
+    assert await things.change(statement, {"copy": []}) == 0
+
+
 async def test_the_same_value_twice_and_a_cast(things: Database) -> None:
     statement = "SELECT CAST(:a AS bigint) + CAST(:a AS bigint), CAST(:b AS text), {greatest}(CAST(:a AS bigint), 5)"
     assert await things.read(lambda: execute(statement, a=3, b="x:y::z")) == [(6, "x:y::z", 5)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,72 @@ async def test_a_reader_here_asks_the_engine_once(
     assert found == [str(n) for n in range(40)]
     # The first one, and what a look for other processes' entries, late on a busy machine, crosses: not one for each.
     assert len(looks) < 10, looks
+
+
+class Taker:
+    """Takes what a reader is offered, as long as it is `open`."""
+
+    def __init__(self) -> None:
+        self.open = True
+        self.taken: list[str] = []
+
+    def __call__(self, entries: Sequence[LogEntry]) -> bool:
+        if self.open:
+            self.taken += [entry.body for entry in entries]
+        return self.open
+
+
+async def test_a_reader_that_waits_takes_what_is_stored_here(
+    run_engine: RunEngine, run_store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleepers = Sleepers(monkeypatch)
+    await begun(run_store, key())
+    last = await run_store.append(key(), "me", 0, ["before"])
+    taker = Taker()
+    reading = asyncio.create_task(run_store.read(key(), last, wait=60, take=taker))
+    await sleepers.are(1)
+    await run_store.append(key(), "me", 1, ["a", "b"])
+    await run_store.append(key(), "me", 3, ["c"])
+    # What is offered is stored: any process finds it.
+    assert [entry.body for entry in await run_engine.store().read(key(), last)] == taker.taken == ["a", "b", "c"]
+    taker.open = False
+    fourth = await run_store.append(key(), "me", 4, ["d"])
+    async with asyncio.timeout(40):
+        assert await reading == [LogEntry(fourth, "d")]
+
+
+async def test_the_end_is_left_to_the_reader(run_store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleepers = Sleepers(monkeypatch)
+    await begun(run_store, key())
+    last = await run_store.append(key(), "me", 0, ["before"])
+    taker = Taker()
+    reading = asyncio.create_task(run_store.read(key(), last, wait=60, take=taker))
+    await sleepers.are(1)
+    end = await run_store.append(key(), "me", 1, ["a", "end"], end=True)
+    async with asyncio.timeout(40):
+        assert await reading == [LogEntry(end - 1, "a"), LogEntry(end, "end")]
+    assert taker.taken == []
+
+
+async def test_what_a_taker_raises_is_raised_by_its_reader_alone(
+    run_store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Sequence[LogEntry]) -> bool:
+        raise ValueError("it cannot be encoded")
+
+    sleepers = Sleepers(monkeypatch)
+    await begun(run_store, key())
+    last = await run_store.append(key(), "me", 0, ["before"])
+    taker = Taker()
+    readings = [asyncio.create_task(run_store.read(key(), last, wait=60, take=each)) for each in (broken, taker)]
+    await sleepers.are(2)
+    await run_store.append(key(), "me", 1, ["a"])
+    with pytest.raises(ValueError, match="it cannot be encoded"):
+        await readings[0]
+    assert taker.taken == ["a"]
+    end = await run_store.append(key(), "me", 2, ["end"], end=True)
+    async with asyncio.timeout(40):
+        assert await readings[1] == [LogEntry(end, "end")]
 
 
 async def test_what_another_process_writes_is_not_missed(

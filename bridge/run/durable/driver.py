@@ -133,6 +133,7 @@ class RunDriver:
             joint = run.joint = self._store.joint()
             if self.plan.eager:
                 self._put(run.head())
+            run.pass_deltas(self._passes)
             while not run.ended and self._end is None:
                 events = await run.read()
                 self._put(events, joint)
@@ -157,6 +158,13 @@ class RunDriver:
                 if time.monotonic() >= until:
                     raise
             await asyncio.sleep(_ROOM_POLL)
+
+    def _passes(self, events: list[Event]) -> bool:
+        """Record deltas where they arrive, unless the run is at its end or the store is behind."""
+        if self._end is not None or self._recorder.is_full:
+            return False
+        self._put(events)
+        return True
 
     def _put(self, events: list[Event], joint: Joint | None = None) -> None:
         self._recorder.put(events, self._lost.names, joint)

@@ -14,7 +14,7 @@ from bridge.run.durable.plan import RunPlan
 from bridge.stores import RunKey, RunRecord, RunState, RunStore
 from bridge.stores.liveness import LONGEST_OUTAGE
 from bridge.stores.rows import read, write
-from bridge.stores.run_store import LogEntry
+from bridge.stores.run_store import LogEntry, Take
 
 _POLL = 15.0
 """Seconds of one wait for entries."""
@@ -69,6 +69,7 @@ class LogReader:
         self._after = 0
         self._position = 0
         self._away_since: float | None = None
+        self._take: Take | None = None
         self.plan: RunPlan | None = None
         self.done = False
 
@@ -114,7 +115,7 @@ class LogReader:
         return self.plan is not None and now - self._away_since < LONGEST_OUTAGE
 
     async def _read(self, wait: float) -> list[tuple[int, Batch]]:
-        entries = await self._store.read(self._key, self._after, wait=wait)
+        entries = await self._store.read(self._key, self._after, wait=wait, take=self._take)
         if not entries or self.plan is None:
             record = await self.open()
             if record is None and self._position:
@@ -124,7 +125,7 @@ class LogReader:
                 entries = await self._store.read(self._key, self._after)
                 if not entries:
                     raise expired()
-        return [self._next(entry) for entry in entries]
+        return self.decode(entries)
 
     async def so_far(self) -> list[Event]:
         """Return the events that are written by now and were not read yet."""
@@ -142,6 +143,14 @@ class LogReader:
                 events += batch.events
                 lost.update(dict.fromkeys(batch.lost))
         return events, list(lost)
+
+    def pass_on(self, take: Take) -> None:
+        """Call `take` with entries that arrive while `read` waits; it is to `decode` those that it takes."""
+        self._take = take
+
+    def decode(self, entries: Sequence[LogEntry]) -> list[tuple[int, Batch]]:
+        """Return the next entries as numbers and batches. Raises `RequestError` (410) if some are missing."""
+        return [self._next(entry) for entry in entries]
 
     def _next(self, entry: LogEntry) -> tuple[int, Batch]:
         batch = from_body(entry.body)

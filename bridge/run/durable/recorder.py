@@ -108,9 +108,14 @@ class RunRecorder:
         if not self._is_writing:
             self._go_on()
 
+    @property
+    def is_full(self) -> bool:
+        """True while too much is not written yet."""
+        return (self._waiting >= MAX_PENDING or self._waiting_bytes >= MAX_PENDING_BYTES) and not self.ended
+
     async def wait_for_space(self) -> None:
         """Wait while too much is not written yet."""
-        while (self._waiting >= MAX_PENDING or self._waiting_bytes >= MAX_PENDING_BYTES) and not self.ended:
+        while self.is_full:
             self._has_space.clear()
             await self._has_space.wait()
 

@@ -7,8 +7,9 @@ beginning and skipping what it has: the bytes after any interruption are those o
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from bridge.contract import KEEPALIVE, Context, Dialect, Frame, FrameLike, Options
@@ -17,8 +18,9 @@ from bridge.model import Event, Heartbeat, RunFailed, RunFinished, RunStarted
 from bridge.model.events import CONTENT, UsageReported
 from bridge.run.durable.log import Batch, LogReader, expired
 from bridge.stores import RunKey, RunState, RunStore
-from bridge.stores.run_store import FIRST_NUMBER
+from bridge.stores.run_store import FIRST_NUMBER, LogEntry
 from bridge.translation import Writer
+from bridge.translation.framing import sse
 
 _FORM = re.compile(r"(\d{1,20})-(\d{1,20})", re.ASCII)
 _POLL = 15.0
@@ -119,9 +121,23 @@ class Subscription:
             found = await self._log.read(wait)
             if not found:
                 break
-            for number, batch in found:
-                frames += self._new(number, self._encode(batch))
-            self.done = self._log.done
+            frames = self._frames(found)
+        return frames
+
+    def pass_on(self, write: Callable[[Callable[[Sequence[LogEntry]], bytes], Sequence[LogEntry]], bool]) -> None:
+        """Write entries where they arrive while `read` waits: `write(make, entries)` writes what `make(entries)`
+        returns, or returns False, and `read` returns them.
+        """
+        self._log.pass_on(partial(write, self._bytes))
+
+    def _bytes(self, entries: Sequence[LogEntry]) -> bytes:
+        return sse.join(self._frames(self._log.decode(entries)))
+
+    def _frames(self, found: list[tuple[int, Batch]]) -> list[Frame]:
+        frames: list[Frame] = []
+        for number, batch in found:
+            frames += self._new(number, self._encode(batch))
+        self.done = self._log.done
         return frames
 
     def _encode(self, batch: Batch) -> list[FrameLike]:

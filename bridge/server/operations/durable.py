@@ -148,12 +148,14 @@ async def _collect(exchange: ServerExchange, reader: LogReader) -> web.StreamRes
 
 
 async def _pump(
-    response: web.StreamResponse, subscription: Subscription, server: ServerSection, out: bytes = b""
+    response: StreamedResponse, subscription: Subscription, server: ServerSection, out: bytes = b""
 ) -> None:
     """Write a subscription to its end, with comments while it is silent.
 
     Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
     """
+    if response.writes_now:
+        subscription.pass_on(response.write_now)
     while True:
         if out:
             await response.write(out)

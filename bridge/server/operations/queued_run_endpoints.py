@@ -135,7 +135,7 @@ async def _stream_slot(exchange: ServerExchange, limit: int) -> AsyncIterator[No
 
 async def _pump(
     exchange: ServerExchange,
-    response: web.StreamResponse,
+    response: StreamedResponse,
     subscription: Subscription,
     requested: SubscribeRequest,
     seconds: float,
@@ -145,10 +145,16 @@ async def _pump(
     Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
     """
     pause = min(exchange.server.keepalive or _KEEPALIVE, _KEEPALIVE)
+    if response.writes_now:
+        subscription.pass_on(response.write_now)
     idle, written_at = 0, -_KEEPALIVE
     while idle < requested.idle_limit:
+        cursor = subscription.cursor
         frames = await subscription.read(seconds)
-        idle = 0 if frames else idle + 1
+        if subscription.cursor != cursor:
+            idle = 0
+        if not frames:
+            idle += 1
         now = time.monotonic()
         out = sse.join(frames)
         if not frames and not subscription.done and (idle == 1 or now - written_at >= pause):

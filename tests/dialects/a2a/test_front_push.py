@@ -240,7 +240,7 @@ async def test_the_end_of_a_run_whose_process_died(tmp_path: Path, receiver: Rec
     store = open_runs(settings["stores"]["runs"])
     first = await store.latest("", "/a2a#tasks", task["id"])
     assert first is not None
-    key = replace(first.key, run_id="second")
+    key = first.key._replace(run_id="second")
     plan = replace(RunPlan.load(await store.plan(first.key) or ""), run_id="second", previous=task["id"])
     plan.request.extras["a2a"]["notes"]["task"] = task["id"]
     await store.create(key, "second", plan.dump(), previous=plan.previous)
