@@ -90,9 +90,9 @@ def open_conversations(url: str, *, bounds: Bounds | None = None, lease: float =
     The locks of a process that dies expire after `lease` seconds.
     """
     from bridge.stores.conversations import Conversations
-    from bridge.stores.schema import HISTORY
+    from bridge.stores.schema import HISTORY, PLACES
 
-    return Conversations(open_database(url, "stores.history", HISTORY), bounds=bounds, lease=lease)
+    return Conversations(open_database(url, "stores.history", HISTORY, PLACES), bounds=bounds, lease=lease)
 
 
 def open_runs(url: str) -> RunStore:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from bridge.stores import rows
 from bridge.stores.conversation_store import BaseGone, Bounds, StoreConflict, plain_id
+from bridge.stores.held_places import lives
 from bridge.stores.liveness import Grace, no_grace
 from bridge.stores.memory_budget import FREE, Charge
 from bridge.stores.scripts import Rows, Script
@@ -31,8 +32,9 @@ _SAMPLE = 100
 
 KEY = "owner = :owner AND scope = :scope AND thread_id = :thread"
 _SIZE = "size + {bytes beside} + coalesce({bytes tools}, 0)"
-_LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
-    AND t.thread_id = c.thread_id AND t.expires > {now} - :grace)"""
+_LIVE = f"""EXISTS (SELECT 1 FROM places t
+    WHERE t.line = 'turn/' || c.owner || '%/' || c.scope || '%/' || c.thread_id AND {lives("t")})"""
+"""A run has the turn of the conversation `c`, or waits for it."""
 
 # `beside` is null where both are too large to be read before they are charged.
 _HEAD = f"""SELECT id, base, size, {_SIZE}, thread_id, version, dropped, digest, updated_at,
@@ -97,6 +99,11 @@ _UNUSED = f"""WITH RECURSIVE up (id, base) AS (
     AND NOT EXISTS (SELECT 1 FROM history_conversations n WHERE n.base = c.id AND n.id <> up.id))
     SELECT id, base FROM up"""
 _FORGET_UNUSED = "DELETE FROM history_conversations WHERE id IN (SELECT id FROM {rows old (id bigint)})"
+
+
+def turn_line(where: Key) -> str:
+    """Return the line in which runs wait for a conversation. No stored id contains `%/`."""
+    return "turn/" + "%/".join(where)
 
 
 def named(where: Key) -> dict[str, str]:

@@ -9,7 +9,19 @@ from functools import partial
 
 from bridge.model.parts import Message
 from bridge.stores import rows
-from bridge.stores.conversation_scripts import FIND, LATEST, OWNER, commit, delete, fetch, head, prune
+from bridge.stores.conversation_scripts import (
+    FIND,
+    LATEST,
+    OWNER,
+    Key,
+    Stored,
+    commit,
+    delete,
+    fetch,
+    head,
+    prune,
+    turn_line,
+)
 from bridge.stores.conversation_store import (
     LEASE,
     Bounds,
@@ -21,12 +33,10 @@ from bridge.stores.conversation_store import (
     stored_id,
 )
 from bridge.stores.file_scripts import drop, idle, mark, note, plain
+from bridge.stores.held_places import HeldPlaces, QueuedPlace, probe
 from bridge.stores.joint import Joint
-from bridge.stores.liveness import Liveness
-from bridge.stores.locks import ConversationLocks
 from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import Database, Script, execute
-from bridge.stores.tickets import PRUNE_TURNS, Tickets, probe
 
 
 class Conversations:
@@ -36,17 +46,14 @@ class Conversations:
         self._database = database
         self._bounds = bounds or Bounds()
         self._lease = lease
-        self._life = Liveness(lease)
-        self._turns: ConversationLocks | None = None
+        self._places = HeldPlaces(database, lease)
 
     async def open(self) -> None:
         await self._database.open()
 
     async def close(self) -> None:
-        turns, self._turns = self._turns, None
-        if turns is not None:
-            await turns.close()
-        await self._database.close()
+        places, self._places = self._places, HeldPlaces(self._database, self._lease)
+        await places.close()
 
     async def load(self, owner: str, scope: str, thread_id: str, *, messages: bool = True) -> Conversation | None:
         where, charge = key(owner, scope, thread_id), charging()
@@ -69,7 +76,7 @@ class Conversations:
         where = key(owner, scope, conversation.thread_id)
         base = None if after is None else key(owner, scope, after)
         change = await rows.change(conversation, new, keep, digest)
-        grace = self._life.grace
+        grace = self._places.grace
 
         def work() -> Script[rows.CommitOutcome]:
             return commit(where, change, self._bounds, grace, base, headroom)
@@ -127,8 +134,7 @@ class Conversations:
         await self._database.write(probe)
 
     async def prune(self, older_than: float) -> int:
-        grace = self._life.grace
-        await self._database.write(lambda: execute(PRUNE_TURNS, age=self._lease + grace()))
+        grace = self._places.grace
         total, more = 0, True
         while more:
             began = time.monotonic()
@@ -143,7 +149,59 @@ class Conversations:
 
     def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
         self._database.check_open()
-        if self._turns is None:
-            tickets = Tickets(self._database, self._lease, self._bounds, self._life.grace)
-            self._turns = ConversationLocks(tickets, self._database.engine, self._lease, self._life)
-        return self._turns.turn(key(owner, scope, thread_id))
+        return _Turn(self._database, self._places, key(owner, scope, thread_id), self._bounds)
+
+
+class _Turn:
+    """See `HeldConversation`. A turn of a conversation is a place in its line."""
+
+    conversation: Conversation
+
+    def __init__(self, database: Database, places: HeldPlaces, where: Key, bounds: Bounds) -> None:
+        self._database = database
+        self._places = places
+        self._where = where
+        self._bounds = bounds
+        self._place: QueuedPlace | None = None
+
+    async def __aenter__(self) -> HeldConversation:
+        where, charge = self._where, charging()
+
+        def read(lock: bool) -> Script[Stored | None]:
+            return fetch(where, charge, lock=lock)
+
+        self._place, found = await self._places.wait(turn_line(where), read)
+        try:
+            self.conversation = await rows.loaded(*found) if found is not None else Conversation(plain_id(where[2]))
+        except BaseException:
+            await self._leave()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._leave()
+
+    async def _leave(self) -> None:
+        if self._place is not None:
+            await self._places.leave(self._place)
+
+    async def commit(
+        self,
+        new: list[Message],
+        *,
+        keep: int | None = None,
+        digest: str | None = None,
+        joint: Joint | None = None,
+    ) -> None:
+        change = await rows.change(self.conversation, new, keep, digest)
+        where, places, place = self._where, self._places, self._place
+
+        def work() -> Script[rows.CommitOutcome]:
+            return commit(where, change, self._bounds, places.grace)
+
+        script = work if place is None else partial(places.fenced, place, work)
+        if joint is not None and joint.takes(self._database.place, script, change.settle):
+            return
+        outcome = self._database.write(work) if place is None else places.leave_with(place, work)
+        change.settle(await outcome)
+        self._place = None

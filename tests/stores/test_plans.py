@@ -17,8 +17,8 @@ from bridge.stores.run_store import Blocked, QueueLimits
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key
 
-# The line of turns of one process at a time, pruned by its leases: as many rows as requests are under way.
-SMALL = {"history_turns"}
+# As many rows as requests are under way.
+SMALL = {"places"}
 
 
 async def plans(file: Any, work: Callable[[], Awaitable[None]]) -> dict[str, list[str]]:
@@ -109,8 +109,7 @@ async def use(store: Conversations) -> None:
                 await store.commit("o", "s", conversation, [Message("user", [Text("x")])] * 2, digest="d", keep=1)
             held.conversation.version = conversation.version
             await held.commit([])
-            await store._turns._tickets.due([1])  # type: ignore[union-attr]
-            await store._turns._tickets.renew([1])  # type: ignore[union-attr]
+            await store._places._renew()
     await store.load("o", "s", "t3")
     await store.find("o", "s", "d")
     await store.latest("o", "s")
@@ -158,7 +157,7 @@ async def test_conversations_in_postgresql(postgres_schema: Postgres, monkeypatc
     await use(store)
     await store.close()
     kinds = ("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")
-    statements = {text for text in asked if text.startswith(kinds) and "history_" in text}
+    statements = {text for text in asked if text.startswith(kinds) and ("history_" in text or "places" in text)}
     assert len(statements) > 25
     db = await asyncpg.connect(postgres_schema.server, server_settings={"search_path": postgres_schema.schema})
     for setting in (
