@@ -14,7 +14,10 @@ import pytest
 
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Message, Text
-from bridge.stores import Conversation, ConversationStore, StoreConflict
+from bridge.stores import Conversation, ConversationStore, StoreConflict, held_places
+from bridge.stores.conversation_store import unavailable
+from bridge.stores.held_places import POLL
+from bridge.stores.memory_budget import LoadedBytes, MemoryBudget, MemorySpent
 from tests.stores.conftest import Engine
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -394,3 +397,161 @@ async def test_the_turn_of_a_killed_process_goes_on(engine: Engine) -> None:
             await visitor.go()
     assert entered == ["0", "1"]
     await in_line(engine, 0)
+
+
+def reads(history: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the store asks its database without changing anything."""
+    found: list[str] = []
+    read = history._database.read
+
+    async def noted(work: Any) -> Any:
+        found.append(next(iter(work()))[0])
+        return await read(work)
+
+    monkeypatch.setattr(history._database, "read", noted)
+    return found
+
+
+async def test_within_a_process_nobody_asks_the_database_who_is_next(
+    history: ConversationStore, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered: list[str] = []
+    asked = reads(history, monkeypatch)
+    visitors = [Visitor(history, str(n), entered) for n in range(5)]
+    await in_line(engine, 5)
+    await asyncio.sleep(5 * POLL)
+    assert asked == []
+    for visitor in visitors:
+        await visitor.inside.wait()
+        await visitor.go()
+    assert entered == ["0", "1", "2", "3", "4"]
+    assert not any("places" in statement for statement in asked), "those who waited read their conversation"
+    assert len(asked) == 4
+
+
+async def test_who_waits_for_another_process_asks_for_all_lines_at_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = engine.history(lease=100), engine.history(lease=100)
+    entered: list[str] = []
+    holders = [Visitor(first, f"h{n}", entered, f"t{n}") for n in range(3)]
+    for holder in holders:
+        await holder.inside.wait()
+    places = second._places  # type: ignore[attr-defined]
+    looked: list[int] = []
+    waiting = places._next_elsewhere
+
+    def noted() -> Any:
+        found = waiting()
+        looked.append(len(found))
+        return found
+
+    visitors = [Visitor(second, f"v{n}", entered, f"t{n}") for n in range(3)]
+    await in_line(engine, 6)
+    monkeypatch.setattr(places, "_next_elsewhere", noted)
+    asked = reads(second, monkeypatch)
+    async with asyncio.timeout(40):
+        while len(asked) < 3:
+            await asyncio.sleep(0.005)
+    assert set(asked) == {held_places._DUE}
+    assert set(looked) == {3}
+    for holder, visitor in zip(holders, visitors, strict=True):
+        await holder.go()
+        async with asyncio.timeout(40):
+            await visitor.inside.wait()
+        await visitor.go()
+
+
+async def test_an_idle_store_renews_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    history: Any = engine.history(lease=0.3)
+    async with history.turn("o", "s", "t"):
+        pass
+    places = history._places
+    async with asyncio.timeout(40):
+        while places._pause() is not None:
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    renewals = spy(history, monkeypatch)
+    await asyncio.sleep(0.6)
+    assert renewals.empty()
+    async with history.turn("o", "s", "t"):
+        assert await renewals.get() == 1, "who has been idle renews its lease again"
+        assert await renewals.get() == 1
+
+
+async def test_a_place_of_which_nobody_knows_whether_it_was_stored_is_given_back(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection breaks after the commit. The process lives on, so that its lease does not free the place."""
+    history: Any = engine.history()
+    entered: list[str] = []
+    await history.open()
+    write, was_broken = history._database.write, False
+
+    async def broken(work: Any, **how: Any) -> Any:
+        nonlocal was_broken
+        done = await write(work, **how)
+        if not how and not was_broken:
+            was_broken = True
+            raise unavailable(engine.name, "ConnectionResetError")
+        return done
+
+    monkeypatch.setattr(history._database, "write", broken)
+    with pytest.raises(BridgeError) as caught:
+        await Visitor(history, "first", entered).task
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
+    async with asyncio.timeout(40):
+        again = Visitor(history, "again", entered)
+        await again.inside.wait()
+        await again.go()
+    assert entered == ["again"]
+    await in_line(engine, 0)
+
+
+async def test_a_conversation_that_cannot_be_read_gives_the_turn_back(
+    history: ConversationStore, engine: Engine
+) -> None:
+    await history.commit("o", "s", Conversation("t"), [Message("user", [Text("x" * 100_000)])])
+    entered: list[str] = []
+    budget = MemoryBudget(1)
+    budget.take(1)
+    for _ in range(2):
+        with LoadedBytes(budget), pytest.raises(MemorySpent):
+            async with history.turn("o", "s", "t"):
+                pass
+    with LoadedBytes(budget):
+        async with history.turn("o", "s", "other"):
+            holder = Visitor(history, "holder", entered, "other")
+            waiting = Visitor(history, "waiting", entered, "other")
+            await in_line(engine, 3)
+            await history.commit("o", "s", Conversation("other"), [Message("user", [Text("x" * 100_000)])])
+        for visitor in (holder, waiting):
+            with pytest.raises(MemorySpent):
+                await visitor.task
+    assert entered == []
+    await in_line(engine, 0)
+
+
+async def test_a_conversation_that_somebody_waits_for_is_not_pruned(engine: Engine) -> None:
+    """Whatever separates its ids."""
+    history, other = engine.history(), engine.history()
+    for owner, scope, thread in (("o", "/s", "t%/"), ("o%", "", "/s%/t"), ("o", "s", "t")):
+        await history.commit(owner, scope, Conversation(thread), [Message("user", [Text("x")])])
+    async with history.turn("o", "/s", "t%/"):
+        await engine.execute("UPDATE history_conversations SET updated_at = updated_at - 100")
+        assert await other.prune(50) == 2
+        assert await other.load("o", "/s", "t%/") is not None
+    assert await other.prune(50) == 1
+
+
+async def test_tables_of_the_version_before_are_extended(engine: Engine) -> None:
+    """Its processes go on with theirs."""
+    before = engine.history()
+    await before.open()
+    await before.close()
+    await engine.execute("DROP TABLE places")
+    await engine.execute("DELETE FROM schema_version WHERE room = 'place'")
+    after = engine.history()
+    async with after.turn("o", "s", "t"):
+        await in_line(engine, 1)
+    assert await engine.execute("SELECT count(*) FROM history_turns") == 0
