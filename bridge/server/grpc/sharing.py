@@ -24,7 +24,6 @@ log = logging.getLogger("bridge.grpc")
 
 EVERY = 1.0
 """Seconds between two exchanges."""
-_TIDY = 600
 
 
 class Sharing:
@@ -42,14 +41,10 @@ class Sharing:
 
     async def run(self, tell: Callable[[], None]) -> None:
         """Exchange what is new, again and again; `tell` reports the changes."""
-        rounds = 0
         while True:
             try:
                 await self.exchange()
                 tell()
-                if rounds % _TIDY == 0:
-                    await self._places.tidy()
-                rounds += 1
                 self._log(None)
             except BridgeError as error:
                 self._log(error.message)
