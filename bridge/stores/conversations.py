@@ -26,7 +26,6 @@ from bridge.stores.conversation_store import (
     LEASE,
     Bounds,
     Conversation,
-    HeldConversation,
     RemoveFiles,
     key,
     plain_id,
@@ -39,8 +38,17 @@ from bridge.stores.memory_budget import charging
 from bridge.stores.scripts import Database, Script, execute
 
 
-class Conversations:
-    """A `ConversationStore` in a database."""
+class ConversationStore:
+    """Conversations, identified by owner, scope and thread id.
+
+    An `owner` never finds another owner's conversations. `scope` separates equal thread ids of one owner, such as those
+    of two routes. Both may be empty.
+
+    Every method may raise `BridgeError` with `STORE_UNAVAILABLE` if the engine fails, with a message that contains
+    neither address nor credentials; later calls try again. Ids longer than `MAX_KEY` bytes raise `RequestError`. A
+    store belongs to the event loop in which it is first used; several stores, in one or many processes, may share one
+    database.
+    """
 
     def __init__(self, database: Database, *, bounds: Bounds | None = None, lease: float = LEASE) -> None:
         self._database = database
@@ -49,13 +57,19 @@ class Conversations:
         self._places = HeldPlaces(database, lease)
 
     async def open(self) -> None:
+        """Connect, and create or migrate the schema. Without it, the first call does so.
+
+        Raises `ConfigError` if a newer version created the database.
+        """
         await self._database.open()
 
     async def close(self) -> None:
+        """Release all locks and disconnect. May be called twice; `open` opens again."""
         places, self._places = self._places, HeldPlaces(self._database, self._lease)
         await places.close()
 
     async def load(self, owner: str, scope: str, thread_id: str, *, messages: bool = True) -> Conversation | None:
+        """Return the conversation as of the last commit; None if there is none. Without `messages`, it has none."""
         where, charge = key(owner, scope, thread_id), charging()
         found = await self._database.read(lambda: (fetch if messages else head)(where, charge))
         return await rows.loaded(*found) if found is not None else None
@@ -73,6 +87,26 @@ class Conversations:
         headroom: bool = False,
         joint: Joint | None = None,
     ) -> None:
+        """Append `new` and store the conversation's other fields, in one transaction.
+
+        With `keep`, only that many of `conversation.messages` stay: an edited or regenerated conversation replaces the
+        old one. `find` finds the conversation by `digest`.
+
+        With `after`, a new conversation begins with the messages of that one of this owner and scope, which must not
+        change any more, and which are not stored again: `new` follows them. They stay when that conversation is
+        deleted, and do not become those of `conversation`. Raises `BaseGone`, and stores nothing, if that one does not
+        exist, or if both together exceed the bounds.
+
+        Raises `StoreConflict`, and stores nothing, unless the stored version is `conversation.version`. Afterwards
+        `conversation` is what `load` would return, so that it may be committed again.
+
+        If the conversation exceeds the bounds, its oldest turns are dropped as a whole (`bridge.stores.bounds`); with
+        `headroom`, until it has half of what they allow, so that others may begin with it. If
+        this is its first commit and the owner has too many, those unused for longest are deleted.
+
+        A canceled commit has happened completely or not at all. With a `joint` transaction of a store in the same
+        database, the commit is a part of that.
+        """
         where = key(owner, scope, conversation.thread_id)
         base = None if after is None else key(owner, scope, after)
         change = await rows.change(conversation, new, keep, digest)
@@ -87,13 +121,19 @@ class Conversations:
             change.settle(await self._database.write(work))
 
     async def find(self, owner: str, scope: str, digest: str) -> str | None:
+        """Return the thread id of the conversation whose last commit has this digest; of several, the newest.
+
+        It may change before it is locked: compare `Conversation.digest` while holding the lock.
+        """
         owner, scope, digest = key(owner, scope, digest)
         return await self._id(FIND, owner=owner, scope=scope, digest=digest)
 
     async def latest(self, owner: str, scope: str) -> str | None:
+        """Return the thread id of the conversation with the newest commit; None if there is none."""
         return await self._id(LATEST, owner=stored_id(owner, "owner"), scope=stored_id(scope, "scope"))
 
     async def owner(self, scope: str, thread_id: str) -> str | None:
+        """Return the owner of the conversation with this id; of several, the oldest. None if there is none."""
         thread = stored_id(thread_id, "conversation id")
         return await self._id(OWNER, scope=stored_id(scope, "scope"), thread=thread)
 
@@ -103,6 +143,7 @@ class Conversations:
         return plain_id(found[0][0]) if found else None
 
     async def delete(self, owner: str, scope: str, thread_id: str, *, files: bool = True) -> bool:
+        """Delete a conversation. Return False if there is none. With `files`, the next `prune_files` deletes these."""
         where = key(owner, scope, thread_id)
 
         def work() -> Script[bool]:
@@ -114,10 +155,12 @@ class Conversations:
         return await self._database.write(work)
 
     async def note_file(self, owner: str, scope: str, thread_id: str) -> None:
+        """A thread, which need not have a conversation, is about to get a file in the store of attachments."""
         where = key(owner, scope, thread_id)
         await self._database.write(lambda: note(where))
 
     async def prune_files(self, older_than: float, remove: RemoveFiles) -> None:
+        """Call `remove` for each thread that got no file for `older_than` seconds and has no conversation any more."""
         more = True
         while more:
             began = time.monotonic()
@@ -131,9 +174,14 @@ class Conversations:
                 await asyncio.sleep(time.monotonic() - began)
 
     async def probe(self) -> None:
+        """Write something, which is undone at once. Raises if the engine cannot be written to."""
         await self._database.write(probe)
 
     async def prune(self, older_than: float) -> int:
+        """Delete conversations without a commit for `older_than` seconds. Return how many.
+
+        Locked ones stay. It uses small transactions, so that other calls do not wait for it.
+        """
         grace = self._places.grace
         total, more = 0, True
         while more:
@@ -148,14 +196,25 @@ class Conversations:
         return total
 
     def turn(self, owner: str, scope: str, thread_id: str) -> AbstractAsyncContextManager[HeldConversation]:
+        """Lock a conversation, which need not exist, for one run: `async with history.turn(...) as held`.
+
+        There is one holder at a time in all processes that share the store, in order of arrival; different
+        conversations do not wait for each other. Waiting may be canceled without side effects. The lock is not
+        reentrant.
+
+        The lock is a lease: renewed while it is held, expired some seconds after its process died. A process that was
+        suspended for longer may have lost it to another one; then its commit raises `StoreConflict`. The lock
+        determines the order; the version alone guarantees consistency.
+        """
         self._database.check_open()
-        return _Turn(self._database, self._places, key(owner, scope, thread_id), self._bounds)
+        return HeldConversation(self._database, self._places, key(owner, scope, thread_id), self._bounds)
 
 
-class _Turn:
-    """See `HeldConversation`. A turn of a conversation is a place in its line."""
+class HeldConversation:
+    """A locked conversation: its turn is a place in its line."""
 
     conversation: Conversation
+    """The conversation as it was when it was locked; a new one if there was none."""
 
     def __init__(self, database: Database, places: HeldPlaces, where: Key, bounds: Bounds) -> None:
         self._database = database
@@ -193,6 +252,11 @@ class _Turn:
         digest: str | None = None,
         joint: Joint | None = None,
     ) -> None:
+        """Commit `conversation` like `ConversationStore.commit` and release the lock, in one transaction.
+
+        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits.
+        A further commit is made without a lock.
+        """
         change = await rows.change(self.conversation, new, keep, digest)
         where, places, place = self._where, self._places, self._place
 

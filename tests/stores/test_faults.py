@@ -18,7 +18,6 @@ import pytest
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import Message, Text
 from bridge.stores import Conversation, ConversationStore, open_conversations, schema
-from bridge.stores.conversations import Conversations
 from bridge.stores.sqlite import SQLite
 from bridge.stores.sqlite_file import SQLiteFile
 from tests.stores.conftest import SECRET, Engine, Server
@@ -28,11 +27,11 @@ def says(text: str) -> Message:
     return Message("user", [Text(text)])
 
 
-def local(path: str, *, busy: float = 5.0) -> Conversations:
-    return Conversations(SQLite(path, (schema.HISTORY, schema.PLACES), busy=busy))
+def local(path: str, *, busy: float = 5.0) -> ConversationStore:
+    return ConversationStore(SQLite(path, (schema.HISTORY, schema.PLACES), busy=busy))
 
 
-def file_of(history: Conversations) -> SQLiteFile:
+def file_of(history: ConversationStore) -> SQLiteFile:
     database = history._database
     assert isinstance(database, SQLite)
     return database.file

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.model import Message, Text
 from bridge.stores import Bounds, Conversation, open_conversations, open_runs, postgres, run_scripts
-from bridge.stores.conversations import Conversations
+from bridge.stores.conversations import ConversationStore
 from bridge.stores.run_store import Blocked, QueueLimits
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key
@@ -100,7 +100,7 @@ async def _none_left(owner: str, thread: str, older_than: float) -> int:
     return 0
 
 
-async def use(store: Conversations) -> None:
+async def use(store: ConversationStore) -> None:
     """Whatever a store of conversations does."""
     for n in range(4):
         conversation = Conversation(f"t{n}")
