@@ -63,7 +63,8 @@ _LINE = f"SELECT name, stamp, holder = :holder OR {lives('places')} FROM places 
 _ADD = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
     VALUES (:line, :name, :holder, :stamp, {_HELD}, '')"""
 _HAS = "SELECT 1 FROM places WHERE line = :line AND name = :name"
-_LEAVE = "DELETE FROM places WHERE line = :line AND name {in gone (text)}"
+_LEAVE = "DELETE FROM places WHERE line = :line AND name = :name"
+_FREE = "DELETE FROM places WHERE line = :line AND name {in dead (text)}"
 _TELL = f"""UPDATE places SET value = CASE WHEN value = '' THEN :what ELSE value END
     WHERE line = :line AND {lives("places")} RETURNING name"""
 _TOLD = """SELECT p.name, p.value FROM {rows w (line text, name text)} JOIN places p
@@ -91,7 +92,7 @@ def probe() -> Script[None]:
     yield UNSYNCED, {}
     name = uuid.uuid4().hex
     yield _ADD, {"line": "probe", "name": name, "holder": name, "stamp": ""}
-    yield _LEAVE, {"line": "probe", "gone": [name]}
+    yield _LEAVE, {"line": "probe", "name": name}
 
 
 @dataclass(slots=True, eq=False)
@@ -491,7 +492,7 @@ class HeldPlaces:
             first = []
             for line, name in gone:
                 if line not in self._queues:
-                    yield _LEAVE, {"line": line, "gone": [name]}
+                    yield _LEAVE, {"line": line, "name": name}
                     continue
                 yield from self._alone(line)
                 first.append((line, (yield from self._next(line, (yield from self._line(line)), name))))
@@ -521,13 +522,13 @@ class HeldPlaces:
         """Delete the places of the dead. Return the stamps of the others by name, in their order."""
         rows = yield _LINE, {"line": line, "holder": self._holder, "grace": self.grace()}
         if dead := [name for name, _, is_alive in rows if not is_alive]:
-            yield _LEAVE, {"line": line, "gone": dead}
+            yield _FREE, {"line": line, "dead": dead}
         return dict(sorted(((name, stamp) for name, stamp, is_alive in rows if is_alive), key=lambda row: row[1]))
 
     def _next(self, line: str, there: dict[str, str], gone: str | None) -> Script[str | None]:
         """Delete one of the places that are there. Return the first one that is left."""
         if gone is not None:
-            yield _LEAVE, {"line": line, "gone": [gone]}
+            yield _LEAVE, {"line": line, "name": gone}
         return next((name for name in there if name != gone), None)
 
     def _join(self, line: str, name: str, most: int, *, waits: bool) -> Script[bool]:
@@ -550,7 +551,7 @@ class HeldPlaces:
     def _close(self) -> Script[None]:
         yield UNSYNCED, {}
         yield _CLOSE, {"holder": self._holder}
-        yield _LEAVE, {"line": _PROCESSES, "gone": [self._holder]}
+        yield _LEAVE, {"line": _PROCESSES, "name": self._holder}
 
 
 def _let_in(place: QueuedPlace, found: list[Any] | None = None) -> None:

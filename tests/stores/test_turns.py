@@ -447,7 +447,9 @@ async def test_who_waits_for_another_process_asks_for_all_lines_at_once(
         return found
 
     visitors = [Visitor(second, f"v{n}", entered, f"t{n}") for n in range(3)]
-    await in_line(engine, 6)
+    async with asyncio.timeout(40):
+        while len(waiting()) < 3:
+            await asyncio.sleep(0.005)
     monkeypatch.setattr(places, "_next_elsewhere", noted)
     asked = reads(second, monkeypatch)
     async with asyncio.timeout(40):
