@@ -123,6 +123,12 @@ _HISTORY: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX history_files_by_age ON history_files (updated_at)",
     ),
+    # SQLite took the index by owner for the order, and read all conversations of the owner.
+    (
+        "CREATE INDEX{concurrently} history_by_digest_and_time"
+        " ON history_conversations (owner, scope, digest, updated_at, id)",
+    ),
+    ("DROP INDEX history_by_digest",),
 )
 
 # `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist.

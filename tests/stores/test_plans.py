@@ -137,6 +137,8 @@ async def test_conversations_in_sqlite(tmp_path: Path) -> None:
     store: Any = open_conversations(f"sqlite:///{tmp_path}/history.db", bounds=BOUNDS)
     found = await plans(store._database.file, lambda: use(store))
     await store.close()
+    (by_digest,) = [steps for statement, steps in found.items() if "digest = '" in statement and "LIMIT 1" in statement]
+    assert [step[step.index("(") :] for step in by_digest] == ["(owner=? AND scope=? AND digest=?)"]
     assert len(found) > 15
     assert walks(found) == []
 
