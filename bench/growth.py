@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import growth_codecs
+import growth_owners
 import growth_report
 import growth_server
 import growth_shapes
@@ -48,6 +49,7 @@ SECTIONS: dict[str, Callable[[], Any]] = {
     "routes": with_mock(growth_server.routes),
     "histories": with_mock(growth_server.histories),
     "stores": growth_stores.measure,
+    "owners": growth_owners.measure,
     "run_store": run_store.measure,
 }
 

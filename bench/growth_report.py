@@ -157,11 +157,23 @@ def run_sweep(data: dict[str, Any]) -> str:
     return table(head, rows)
 
 
+def owners(data: dict[str, Any]) -> str:
+    rows = [
+        (r["engine"], _size(r["owners"]), r["turn_ms"], r["begin_ms"], r["find_ms"], r["latest_ms"], r["prune_s"],
+         r["longest_time_between_renewals_s"], r["turn_p99_ms_before"], r["turn_p99_ms_meanwhile"])
+        for r in data["owners"]
+    ]  # fmt: skip
+    head = ("database", "owners", "turn, ms", "first turn, ms", "find by digest, ms", "latest, ms", "deletion, s",
+            "longest time between renewals, s", "turn before, p99 ms", "meanwhile, p99 ms")  # fmt: skip
+    return table(head, rows)
+
+
 TABLES: Tables = {
     "codecs": codecs,
     "shapes": shapes,
     "recorded": recorded,
     "stores": stores,
+    "owners": owners,
     "streams": streams,
     "routes": routes,
     "histories": histories,

@@ -27,7 +27,7 @@ CALLS = 150
 NOW = 1_700_000_000
 
 # From the thread {low} to before {high}; engines differ in how a series is written.
-_HISTORY = (
+HISTORY = (
     """INSERT INTO history_conversations (owner, scope, thread_id, version, updated_at, digest, dropped, next_seq,
         messages, size, beside)
         SELECT 'u' || (n % {owners}), 's', 't' || n, 1, {now} + n, 'd' || n, 0, 2, 2, 200, '[null,[],{{}}]'
@@ -65,8 +65,8 @@ def sizes_body() -> str:
     return to_row(Message("user", [Text("Some words of a user, about as many as he says.")])).body.replace("'", "''")
 
 
-_SQLITE = "(WITH RECURSIVE s(n) AS (SELECT {low} UNION ALL SELECT n + 1 FROM s WHERE n < {high}) SELECT n FROM s) x"
-_POSTGRES = "generate_series({low}, {high}) AS x(n)"
+SQLITE = "(WITH RECURSIVE s(n) AS (SELECT {low} UNION ALL SELECT n + 1 FROM s WHERE n < {high}) SELECT n FROM s) x"
+POSTGRES = "generate_series({low}, {high}) AS x(n)"
 
 
 async def timed(work: Callable[[int], Awaitable[Any]]) -> dict[str, float]:
@@ -176,12 +176,12 @@ async def sqlite(folder: Path) -> list[dict[str, Any]]:
         def fill(low: int, high: int) -> None:
             with sqlite3.connect(path, timeout=60) as db:
                 for statement in statements:
-                    db.execute(filled(statement, low, high, _SQLITE))
+                    db.execute(filled(statement, low, high, SQLITE))
             db.close()
 
         return fill
 
-    found = await _grow("sqlite", open_conversations(f"sqlite:///{path}"), conversations, filler(_HISTORY))
+    found = await _grow("sqlite", open_conversations(f"sqlite:///{path}"), conversations, filler(HISTORY))
     return found + await _grow("sqlite", open_runs(f"sqlite:///{path}"), kept_runs, filler(_RUNS))
 
 
@@ -200,11 +200,11 @@ async def postgresql() -> list[dict[str, Any]]:
         async def fill(statements: tuple[str, ...], low: int, high: int) -> None:
             db = await asyncpg.connect(server.url)
             for statement in statements:
-                await db.execute(filled(statement, low, high, _POSTGRES), timeout=600)
+                await db.execute(filled(statement, low, high, POSTGRES), timeout=600)
             await db.execute("ANALYZE", timeout=600)
             await db.close()
 
-        found = await _grow("postgresql", open_conversations(server.url), conversations, filler(_HISTORY))
+        found = await _grow("postgresql", open_conversations(server.url), conversations, filler(HISTORY))
         return found + await _grow("postgresql", open_runs(server.url), kept_runs, filler(_RUNS))
     finally:
         server.remove()

@@ -1,6 +1,6 @@
 """Stores: conversations, runs and uploads.
 
-Conversations: `open_conversations(url)`, with the contract in `bridge.stores.conversation_store`. Runs and their
+Conversations: `open_conversations(url)`, see `bridge.stores.conversations`. Runs and their
 events: `open_runs(url)`, with the contract in `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in
 a folder or an object store: `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING
 
 from bridge.errors import ConfigError
 from bridge.stores.attachments import Attachment, Attachments
-from bridge.stores.conversation_store import (
-    LEASE,
-    Bounds,
-    Conversation,
-    ConversationStore,
-    StoreConflict,
-    StoreUnavailable,
-)
+from bridge.stores.conversation_store import LEASE, Bounds, Conversation, StoreConflict, StoreUnavailable
+from bridge.stores.conversations import ConversationStore
 from bridge.stores.rates import LocalRates, Rates
 from bridge.stores.run_store import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
 from bridge.stores.schema import Schema
@@ -89,10 +83,9 @@ def open_conversations(url: str, *, bounds: Bounds | None = None, lease: float =
 
     The locks of a process that dies expire after `lease` seconds.
     """
-    from bridge.stores.conversations import Conversations
-    from bridge.stores.schema import HISTORY
+    from bridge.stores.schema import HISTORY, PLACES
 
-    return Conversations(open_database(url, "stores.history", HISTORY), bounds=bounds, lease=lease)
+    return ConversationStore(open_database(url, "stores.history", HISTORY, PLACES), bounds=bounds, lease=lease)
 
 
 def open_runs(url: str) -> RunStore:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from bridge.stores import rows
 from bridge.stores.conversation_store import BaseGone, Bounds, StoreConflict, plain_id
+from bridge.stores.held_places import lives
 from bridge.stores.liveness import Grace, no_grace
 from bridge.stores.memory_budget import FREE, Charge
 from bridge.stores.scripts import Rows, Script
@@ -31,8 +32,9 @@ _SAMPLE = 100
 
 KEY = "owner = :owner AND scope = :scope AND thread_id = :thread"
 _SIZE = "size + {bytes beside} + coalesce({bytes tools}, 0)"
-_LIVE = """EXISTS (SELECT 1 FROM history_turns t WHERE t.owner = c.owner AND t.scope = c.scope
-    AND t.thread_id = c.thread_id AND t.expires > {now} - :grace)"""
+_LIVE = f"""EXISTS (SELECT 1 FROM places t
+    WHERE t.line = 'turn/' || c.owner || '%/' || c.scope || '%/' || c.thread_id AND {lives("t")})"""
+"""A run has the turn of the conversation `c`, or waits for it."""
 
 # `beside` is null where both are too large to be read before they are charged.
 _HEAD = f"""SELECT id, base, size, {_SIZE}, thread_id, version, dropped, digest, updated_at,
@@ -74,8 +76,9 @@ _SIZES = """SELECT seq, role, size, commit_version, links FROM history_messages
 _DROP = """DELETE FROM history_messages WHERE conversation = :id
     AND seq IN (SELECT seq FROM {rows gone (seq bigint)})"""
 _SHRINK = "UPDATE history_conversations SET dropped = :dropped, messages = :messages, size = :size WHERE id = :id"
-_SURPLUS = f"""SELECT id FROM history_conversations c WHERE id IN (SELECT id FROM history_conversations
-    WHERE owner = :owner ORDER BY updated_at DESC, id DESC LIMIT {2**62} OFFSET :most) AND NOT {_LIVE} {{skip}}"""
+_COUNT = "SELECT count(*) FROM history_conversations WHERE owner = :owner"
+_OLDEST = f"""SELECT id FROM history_conversations c WHERE id IN (SELECT id FROM history_conversations
+    WHERE owner = :owner ORDER BY updated_at, id LIMIT :many) AND NOT {_LIVE} {{skip}}"""
 
 _OLD = f"""SELECT id, messages FROM history_conversations c
     WHERE updated_at <= {{wall}} - CAST(:age AS double precision) AND NOT {_LIVE}
@@ -97,6 +100,11 @@ _UNUSED = f"""WITH RECURSIVE up (id, base) AS (
     AND NOT EXISTS (SELECT 1 FROM history_conversations n WHERE n.base = c.id AND n.id <> up.id))
     SELECT id, base FROM up"""
 _FORGET_UNUSED = "DELETE FROM history_conversations WHERE id IN (SELECT id FROM {rows old (id bigint)})"
+
+
+def turn_line(where: Key) -> str:
+    """Return the line in which runs wait for a conversation. No stored id contains `%/`."""
+    return "turn/" + "%/".join(where)
 
 
 def named(where: Key) -> dict[str, str]:
@@ -191,9 +199,19 @@ def commit(
         size -= sum(sizes[n][2] for n in gone)
         yield _SHRINK, {"id": row_id, "dropped": dropped, "messages": count - len(gone), "size": size}
     if version == 0 and bounds.conversations is not None and _is_sampled(bounds.conversations):
-        surplus = yield _SURPLUS, {"owner": where[0], "most": bounds.conversations, "grace": grace()}
-        yield from _forget(surplus)
+        yield from _forget_surplus(where[0], bounds.conversations, grace)
     return rows.CommitOutcome(version + 1, dropped, now, gone)
+
+
+def _forget_surplus(owner: str, most: int, grace: Grace) -> Script[None]:
+    """Delete the oldest conversations of an owner beyond a number.
+
+    Of very many, as after the limit was set, twice what is new since the last time, so that nobody waits for it.
+    """
+    ((count,),) = yield _COUNT, {"owner": owner}
+    many = min(count - most, max(_BATCH, 2 * most // _SAMPLE))
+    if many > 0:
+        yield from _forget((yield _OLDEST, {"owner": owner, "many": many, "grace": grace()}))
 
 
 def _base(where: Key, change: rows.Change, bounds: Bounds) -> Script[int]:

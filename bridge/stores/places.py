@@ -15,6 +15,8 @@ from bridge.stores.scripts import UNSYNCED, Database, Script
 
 _KEPT = 3600.0
 """Seconds for which an expired place can still be kept."""
+_TIDY = 600
+"""Exchanges between two that forget what has expired long ago."""
 
 _PUT = """INSERT INTO places (line, name, holder, stamp, expires, value)
     VALUES (:line, :name, :holder, :stamp, {now} + CAST(:seconds AS double precision), :value)
@@ -23,7 +25,7 @@ _PUT = """INSERT INTO places (line, name, holder, stamp, expires, value)
 _KEEP = """UPDATE places SET expires = {now} + CAST(:seconds AS double precision)
     WHERE line = :line AND name {in kept (text)}"""
 _DROP = "DELETE FROM places WHERE line = :line AND name {in gone (text)}"
-_FORGET = f"DELETE FROM places WHERE expires <= {{now}} - {_KEPT}"
+_FORGET = f"DELETE FROM places WHERE expires <= {{now}} - {_KEPT} AND line = :line"
 _LOOK = "SELECT name, holder, stamp, expires - {now} FROM places WHERE line = :line AND expires > {now}"
 _VALUES = """SELECT p.name, p.stamp, p.value FROM {rows w (name text)} JOIN places p
     ON p.line = :line AND p.name = w.name"""
@@ -46,6 +48,7 @@ class Places:
         self._database = database
         self._line = stored_id(line, "line")
         self._holder = uuid.uuid4().hex
+        self._exchanges = 0
         self._values: dict[str, tuple[str, str]] = {}
         """Stamp and value of each place, by its stored name."""
 
@@ -59,11 +62,13 @@ class Places:
             {**line, "name": names[name], "holder": self._holder, "stamp": uuid.uuid4().hex, "value": value}
             for name, value in put.items()
         ]
-        known = self._values
+        known, tidies = self._values, self._exchanges % _TIDY == 0
 
         def work() -> Script[tuple[list[tuple[str, str, str, float]], list[tuple[str, str, str]]]]:
             if not put and not dropped:
                 yield UNSYNCED, {}
+            if tidies:
+                yield _FORGET, line
             if dropped:
                 yield _DROP, {**line, "gone": [names[name] for name in dropped]}
             for row in rows:
@@ -75,8 +80,9 @@ class Places:
             values = (yield _VALUES, {**line, "w": new}) if new else []
             return found, values
 
-        run = self._database.write if put or kept or dropped else self._database.read
+        run = self._database.write if put or kept or dropped or tidies else self._database.read
         found, values = await run(work)
+        self._exchanges += 1
         fresh = {name: (stamp, value) for name, stamp, value in values}
         self._values = {name: fresh.get(name) or known[name] for name, *_ in found if name in fresh or name in known}
         return [
@@ -84,14 +90,6 @@ class Places:
             for name, holder, _, left in found
             if name in self._values
         ]
-
-    async def tidy(self) -> None:
-        """Forget what has expired long ago."""
-
-        def work() -> Script[None]:
-            yield _FORGET, {}
-
-        await self._database.write(work)
 
     async def close(self) -> None:
         await self._database.close()

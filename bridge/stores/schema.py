@@ -66,6 +66,7 @@ class Schema:
 
 
 # `links` is null or JSON [calls, results]. `commit_version` is the version of the conversation that added the message.
+# `history_turns` is for processes of the version before this one: turns are places now (`PLACES`).
 # The large column comes last, so that reading the others does not load it.
 _HISTORY: tuple[tuple[str, ...], ...] = (
     (
@@ -122,10 +123,15 @@ _HISTORY: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX history_files_by_age ON history_files (updated_at)",
     ),
+    # SQLite took the index by owner for the order, and read all conversations of the owner.
+    (
+        "CREATE INDEX{concurrently} history_by_digest_and_time"
+        " ON history_conversations (owner, scope, digest, updated_at, id)",
+    ),
+    ("DROP INDEX history_by_digest",),
 )
 
-# `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist. `run_slots` is for processes of the
-# version before this one.
+# `plan` is JSON, deleted with the entries of the run. `whole`: all entries exist.
 _RUNS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE run_threads (
@@ -254,13 +260,14 @@ _RUNS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX runs_open_of_route ON runs (route) WHERE ended_at IS NULL",
         "CREATE INDEX runs_kept ON runs (ended_at) WHERE kept > 0",
     ),
+    # Slots are places now (`PLACES`).
+    ("DROP TABLE run_slots",),
 )
 
 # Requests to cancel stay valid: their time begins again.
 _RUNS_REBOOTED = (
     "UPDATE run_processes SET expires = -1e9",
     f"UPDATE run_cancels SET expires = {{now}} + {CANCEL_QUEUED}",
-    "DELETE FROM run_slots",
 )
 
 _RATES: tuple[tuple[str, ...], ...] = (
@@ -274,7 +281,8 @@ _RATES: tuple[tuple[str, ...], ...] = (
 )
 
 
-# Such as the nodes of a gateway. `holder` is the process that put a place there; `stamp` changes with `value`.
+# Turns, slots, nodes of a gateway. `holder` is the process that put a place there; `stamp` changes with `value`, or is
+# the number of a place in its line.
 _PLACES: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE places (
@@ -292,12 +300,12 @@ _PLACES: tuple[tuple[str, ...], ...] = (
 
 
 def names(schemas: Sequence[Schema]) -> str:
-    """Return the names of these stores for a message."""
-    return " and ".join(each.name for each in schemas)
+    """Return the names of these stores for a message. Places are a part of each."""
+    return " and ".join(each.name for each in schemas if each is not PLACES) or PLACES.name
 
 
 HISTORY = Schema("history", _HISTORY, ("DELETE FROM history_turns",), needs=2)
 # Clients know what is appended: entries that vanish would be missing for a reader that resumes.
-RUNS = Schema("run", _RUNS, _RUNS_REBOOTED, needs=5, synced=True)
+RUNS = Schema("run", _RUNS, _RUNS_REBOOTED, needs=6, synced=True)
 RATES = Schema("rate", _RATES, (), needs=1)
 PLACES = Schema("place", _PLACES, ("DELETE FROM places",), needs=1)

@@ -79,3 +79,21 @@ async def test_each_process_tells_for_itself(postgres_schema: Postgres) -> None:
 async def test_a_single_backend_shares_nothing(postgres_schema: Postgres) -> None:
     async with Bridge.from_config(config(postgres_schema.url, "http://127.0.0.1:9")) as bridge:
         assert bridge._make_advice() is None
+
+
+async def test_what_a_dead_process_told_is_forgotten(postgres_schema: Postgres) -> None:
+    async def exchange(breaker: CircuitBreaker) -> None:
+        places = open_places(postgres_schema.url, "breakers")
+        assert places is not None
+        advice = BreakerAdvice(places, {"b": breaker})
+        await advice.exchange()
+        await advice.close()
+
+    breaker = CircuitBreaker("b", 1, 60.0)
+    breaker.failed()
+    assert breaker.is_open
+    await exchange(breaker)
+    await postgres_schema.execute("UPDATE places SET expires = expires - 2 * 3600")
+    assert await postgres_schema.execute("SELECT count(*) FROM places") == 1
+    await exchange(CircuitBreaker("b", 1, 60.0))
+    assert await postgres_schema.execute("SELECT count(*) FROM places") == 0

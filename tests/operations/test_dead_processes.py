@@ -20,7 +20,7 @@ from tests.runs.conftest import MakeRuns
 from tests.runs.helpers import begin, events_of, text_of
 from tests.stores.conftest import Engine
 from tests.stores.run_engines import RunEngine
-from tests.stores.test_turns import Visitor, tickets
+from tests.stores.test_turns import Visitor, in_line
 
 LEASE = 1.0
 
@@ -108,18 +108,16 @@ async def test_a_process_that_is_alive_still_ends_the_runs_of_dead_ones(
 
 
 async def test_a_conversation_is_not_taken_from_a_holder_after_an_outage(engine: Engine) -> None:
-    """When the database is back, the waiting process does not overtake the holder, whose ticket has expired."""
+    """When the database is back, the waiting process does not overtake the holder, whose lease has expired."""
     first, second, entered = engine.history(lease=LEASE), engine.history(lease=LEASE), list[str]()
     holder = Visitor(first, "holder", entered)
     await holder.inside.wait()
     other = Visitor(second, "other", entered)
-    await tickets(engine, 2)
-    maintainer = first._turns._maintainer  # type: ignore[attr-defined]
-    maintainer.cancel()
-    second._life.failed()  # type: ignore[attr-defined]
-    await engine.execute(
-        "UPDATE history_turns SET expires = expires - 30 WHERE ticket = (SELECT min(ticket) FROM history_turns)"
-    )
+    await in_line(engine, 2)
+    first._places._keeping.cancel()  # type: ignore[attr-defined]
+    second._places._life.failed()  # type: ignore[attr-defined]
+    dead = first._places._holder  # type: ignore[attr-defined]
+    await engine.execute(f"UPDATE places SET expires = expires - 30 WHERE name = '{dead}'")
     await asyncio.sleep(LEASE / 2)
     assert entered == ["holder"]
     async with asyncio.timeout(40):

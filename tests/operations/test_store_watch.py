@@ -141,7 +141,7 @@ async def test_check_opens_the_stores(engine: Engine, tmp_path: Path) -> None:  
     assert (done.returncode, done.stderr) == (0, "")
     assert f"store history, {engine.name}" in done.stdout
     assert "is ready.\n" in done.stdout
-    assert await engine.execute("SELECT count(*) FROM history_turns") == 0
+    assert await engine.execute("SELECT count(*) FROM places") == 0
 
 
 async def test_check_says_what_is_wrong_with_a_store(postgres_schema: Postgres, tmp_path: Path) -> None:  # noqa: F811

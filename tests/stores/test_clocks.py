@@ -14,7 +14,7 @@ from bridge.stores import RunStore, lease_clock
 from tests.stores.conftest import Engine
 from tests.stores.run_engines import RunEngine, Sqlite
 from tests.stores.test_run_store import DAY, begun, key
-from tests.stores.test_turns import Visitor, tickets
+from tests.stores.test_turns import Visitor, in_line
 
 WALL = time.time
 
@@ -85,17 +85,16 @@ async def test_no_turn_is_taken_away(
     await holder.inside.wait()
     wall(jump)
     other = Visitor(second, "other", entered)
-    await tickets(engine, 2)
+    await in_line(engine, 2)
     looks = asyncio.Semaphore(0)
-    table = second._turns._tickets  # type: ignore[attr-defined]
-    due = table.due
+    places = second._places  # type: ignore[attr-defined]
+    look = places.look
 
-    async def looked(waiting: Any) -> Any:
-        found = await due(waiting)
+    async def looked() -> None:
+        await look()
         looks.release()
-        return found
 
-    monkeypatch.setattr(table, "due", looked, raising=False)
+    monkeypatch.setattr(places, "look", looked)
     for _ in range(3):
         await looks.acquire()
     assert await second.prune(10 * 365 * DAY) == 0
@@ -109,8 +108,7 @@ async def test_the_turn_of_a_dead_holder_goes_on(engine: Engine, wall: Callable[
     first, second, entered = engine.history(lease=0.3), engine.history(lease=0.3), list[str]()
     holder = Visitor(first, "holder", entered)
     await holder.inside.wait()
-    maintainer = first._turns._maintainer  # type: ignore[attr-defined]
-    maintainer.cancel()  # nobody renews
+    first._places._keeping.cancel()  # type: ignore[attr-defined]  # nobody renews
     wall(-365 * DAY)
     other = Visitor(second, "other", entered)
     async with asyncio.timeout(30):
@@ -145,10 +143,12 @@ async def test_a_reboot_ends_every_turn(engine: Engine, monkeypatch: pytest.Monk
     """The turn of a machine that lost its power; PostgreSQL has a clock that goes on."""
     first = engine.history(lease=0.3)
     await first.open()
-    for thread in ("t", "u"):
+    ends = 1e9 if engine.name == "sqlite" else 0
+    for line, name in (("turn/o%/s%/t", "1"), ("turn/o%/s%/u", "2"), ("processes", "dead")):
+        expires = ends if line == "processes" else 1e18
         await engine.execute(
-            "INSERT INTO history_turns (owner, scope, thread_id, expires)"
-            f" VALUES ('o', 's', '{thread}', {1e9 if engine.name == 'sqlite' else 0})"
+            "INSERT INTO places (line, name, holder, stamp, expires, value)"
+            f" VALUES ('{line}', '{name}', 'dead', '1', {expires}, '')"
         )
     await first.close()
     monkeypatch.setattr(lease_clock, "boot", lambda: "another")

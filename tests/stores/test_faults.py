@@ -18,7 +18,6 @@ import pytest
 from bridge.errors import BridgeError, ConfigError, ErrorCode
 from bridge.model import Message, Text
 from bridge.stores import Conversation, ConversationStore, open_conversations, schema
-from bridge.stores.conversations import Conversations
 from bridge.stores.sqlite import SQLite
 from bridge.stores.sqlite_file import SQLiteFile
 from tests.stores.conftest import SECRET, Engine, Server
@@ -28,11 +27,11 @@ def says(text: str) -> Message:
     return Message("user", [Text(text)])
 
 
-def local(path: str, *, busy: float = 5.0) -> Conversations:
-    return Conversations(SQLite(path, (schema.HISTORY,), busy=busy))
+def local(path: str, *, busy: float = 5.0) -> ConversationStore:
+    return ConversationStore(SQLite(path, (schema.HISTORY, schema.PLACES), busy=busy))
 
 
-def file_of(history: Conversations) -> SQLiteFile:
+def file_of(history: ConversationStore) -> SQLiteFile:
     database = history._database
     assert isinstance(database, SQLite)
     return database.file
@@ -95,7 +94,7 @@ async def test_several_stores_make_one_schema(engine: Engine) -> None:
     stores = [engine.history() for _ in range(6)]
     await asyncio.gather(*(store.open() for store in stores))
     assert await engine.execute("SELECT version FROM schema_version WHERE room = 'history'") == schema.HISTORY.newest
-    assert await engine.execute("SELECT count(*) FROM schema_version") == 1
+    assert await engine.execute("SELECT count(*) FROM schema_version") == 2
 
 
 async def test_an_old_schema_is_migrated(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +108,7 @@ async def test_an_old_schema_is_migrated(engine: Engine, monkeypatch: pytest.Mon
     assert await second.load("o", "s", "t") == conversation
     assert await engine.execute("SELECT title FROM history_conversations") is None
     assert await engine.execute("SELECT count(*) FROM history_more") == 0
-    assert await engine.execute("SELECT version FROM schema_version") == schema.HISTORY.newest
+    assert await engine.execute("SELECT version FROM schema_version WHERE room = 'history'") == schema.HISTORY.newest
 
 
 async def test_a_failed_migration_changes_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +121,7 @@ async def test_a_failed_migration_changes_nothing(engine: Engine, monkeypatch: p
     )
     await refused(engine.history().open)
     monkeypatch.setattr(schema.HISTORY, "migrations", before)
-    assert await engine.execute("SELECT version FROM schema_version") == len(before)
+    assert await engine.execute("SELECT version FROM schema_version WHERE room = 'history'") == len(before)
     await engine.execute("CREATE TABLE history_more (id text)")
 
 
@@ -138,9 +137,11 @@ async def test_a_newer_schema_that_only_has_more_is_used(engine: Engine) -> None
     first = engine.history()
     conversation = Conversation("t")
     await first.commit("o", "s", conversation, [says("1")])
-    await engine.execute(f"UPDATE schema_version SET version = 99, needs = {schema.HISTORY.newest}")
+    await engine.execute(
+        f"UPDATE schema_version SET version = 99, needs = {schema.HISTORY.newest} WHERE room = 'history'"
+    )
     assert await engine.history().load("o", "s", "t") == conversation
-    assert await engine.execute("SELECT version FROM schema_version") == 99
+    assert await engine.execute("SELECT version FROM schema_version WHERE room = 'history'") == 99
 
 
 async def test_a_table_of_versions_without_the_oldest_that_works(engine: Engine) -> None:
@@ -151,7 +152,7 @@ async def test_a_table_of_versions_without_the_oldest_that_works(engine: Engine)
     await first.close()
     await engine.execute("ALTER TABLE schema_version DROP COLUMN needs")
     assert await engine.history().load("o", "s", "t") == conversation
-    assert await engine.execute("SELECT count(*) FROM schema_version WHERE needs IS NULL") == 1
+    assert await engine.execute("SELECT count(*) FROM schema_version WHERE needs IS NULL") == 2
 
 
 # ---------------------------------------------------------------------- SQLite

@@ -12,7 +12,7 @@ from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Message, Text
 from bridge.stores import Conversation, ConversationStore, StoreConflict
 from tests.stores.conftest import Engine
-from tests.stores.test_turns import Visitor, process, tickets
+from tests.stores.test_turns import COUNT, Visitor, in_line, process, spy
 
 
 def says(text: str) -> Message:
@@ -65,16 +65,16 @@ async def test_who_waited_gets_what_was_committed_meanwhile(
 
     async with history.turn("o", "s", "t") as held:
         waiting = [asyncio.create_task(say("2"))]
-        await tickets(engine, 2)
+        await in_line(engine, 2)
         waiting.append(asyncio.create_task(say("3")))
-        await tickets(engine, 3)
+        await in_line(engine, 3)
         await held.commit([says("1")])
         async with asyncio.timeout(40):
             await asyncio.gather(*waiting)
     conversation = await history.load("o", "s", "t")
     assert conversation is not None
     assert conversation.messages == [says("1"), says("2"), says("3")]
-    await tickets(engine, 0)
+    await in_line(engine, 0)
 
 
 async def test_a_commit_lets_the_next_one_in(
@@ -83,16 +83,16 @@ async def test_a_commit_lets_the_next_one_in(
     entered: list[str] = []
     async with history.turn("o", "s", "t") as held:
         visitor = Visitor(other, "next", entered)
-        await tickets(engine, 2)
+        await in_line(engine, 2)
         await history.commit("o", "s", held.conversation, [says("1")])
-        assert await engine.execute("SELECT count(*) FROM history_turns") == 2, "only the turn's own commit ends it"
+        assert await engine.execute(COUNT) == 2, "only the turn's own commit ends it"
         await held.commit([says("2")])
         async with asyncio.timeout(40):
             await visitor.inside.wait()
         await held.commit([says("3")])
-    await tickets(engine, 1)
+    await in_line(engine, 1)
     await visitor.go()
-    await tickets(engine, 0)
+    await in_line(engine, 0)
     conversation = await history.load("o", "s", "t")
     assert conversation is not None
     assert conversation.messages == [says("1"), says("2"), says("3")]
@@ -102,11 +102,11 @@ async def test_a_refused_commit_keeps_the_turn(history: ConversationStore, engin
     entered: list[str] = []
     async with history.turn("o", "s", "t") as held:
         visitor = Visitor(history, "next", entered)
-        await tickets(engine, 2)
+        await in_line(engine, 2)
         await history.commit("o", "s", Conversation("t"), [says("theirs")])
         with pytest.raises(StoreConflict):
             await held.commit([says("ours")])
-        assert await engine.execute("SELECT count(*) FROM history_turns") == 2
+        assert await engine.execute(COUNT) == 2
         assert entered == []
     await visitor.inside.wait()
     await visitor.go()
@@ -118,16 +118,16 @@ async def test_a_refused_commit_keeps_the_turn(history: ConversationStore, engin
 async def test_neither_without_the_other(history: ConversationStore, engine: Engine) -> None:
     """The talk cannot be kept when the turn cannot be given back."""
     async with history.turn("o", "s", "t") as held:
-        await engine.execute("ALTER TABLE history_turns RENAME TO away")
+        await engine.execute("ALTER TABLE places RENAME TO away")
         with pytest.raises(BridgeError) as caught:
             await held.commit([says("1")])
         assert caught.value.code is ErrorCode.STORE_UNAVAILABLE
         assert held.conversation == Conversation("t")
         assert await history.load("o", "s", "t") is None
-        await engine.execute("ALTER TABLE away RENAME TO history_turns")
-        await tickets(engine, 1)
+        await engine.execute("ALTER TABLE away RENAME TO places")
+        await in_line(engine, 1)
         await held.commit([says("2")])
-        await tickets(engine, 0)
+        await in_line(engine, 0)
     assert await history.load("o", "s", "t") == held.conversation
 
 
@@ -152,7 +152,7 @@ async def test_a_commit_that_is_cancelled_at_any_moment(history: ConversationSto
             assert held.conversation.messages in ([], [says("1"), says("2")])
             outcomes.add(bool(held.conversation.messages))
     assert outcomes == {False, True}
-    await tickets(engine, 0)
+    await in_line(engine, 0)
 
 
 async def test_a_turn_in_its_commit_is_not_lost(
@@ -161,28 +161,23 @@ async def test_a_turn_in_its_commit_is_not_lost(
     """Its ticket is gone in the database before this process knows that."""
     history: Any = engine.history(lease=0.6)
     async with history.turn("o", "s", "t") as held:
-        table = history._turns._tickets
-        commit, renew, renewed = table.commit, table.renew, asyncio.Event()
+        renewals = spy(history, monkeypatch)
+        write = history._database.write
 
-        async def seen(mine: list[int]) -> list[int]:
-            out: list[int] = await renew(mine)
-            renewed.set()
+        async def slow(work: Any, **how: Any) -> Any:
+            out = await write(work, **how)
+            if not how:
+                await renewals.get()
+                await renewals.get()
             return out
 
-        async def slow(*change: Any) -> Any:
-            out = await commit(*change)
-            renewed.clear()
-            await renewed.wait()
-            return out
-
-        monkeypatch.setattr(table, "commit", slow)
-        monkeypatch.setattr(table, "renew", seen)
-        with caplog.at_level(logging.WARNING, "bridge.stores"):
+        monkeypatch.setattr(history._database, "write", slow)
+        with caplog.at_level(logging.WARNING, "bridge.places"):
             async with asyncio.timeout(40):
                 await held.commit([says("1")])
             await asyncio.sleep(0)
         assert caplog.text == ""
-    await tickets(engine, 0)
+    await in_line(engine, 0)
 
 
 async def test_a_process_that_is_killed_while_it_commits(engine: Engine) -> None:
@@ -199,4 +194,4 @@ async def test_a_process_that_is_killed_while_it_commits(engine: Engine) -> None
         assert roles == [("user", "assistant")[n % 2] for n in range(len(roles))]
         assert held.conversation.version == len(roles)
         await held.commit([says("on it goes")])
-    await tickets(engine, 0)
+    await in_line(engine, 0)

@@ -117,6 +117,22 @@ async def test_who_was_away_itself_takes_no_place_of_others(
     assert await second.take() is None, "it has renewed its lease meanwhile"
 
 
+async def test_after_hours_without_the_database_nobody_is_forgotten(
+    run_engine: RunEngine, two: tuple[Process, Process]
+) -> None:
+    """Who comes back first deletes neither the lease of the other one nor what it holds."""
+    first, second = two
+    assert await first.take() is not None
+    await second.lives_for(2 * LEASE)
+    await age(run_engine, 2 * 3600)
+    second.clock.now += 2 * 3600
+    second.places._tidy_at = 0
+    await second.places.look()
+    assert await second.take() is None
+    await first.places.look()
+    assert first.words == []
+
+
 async def test_who_holds_a_place_is_told(two: tuple[Process, Process]) -> None:
     holder, other = two
     assert not await other.places.tell(LINE, "stop"), "nobody is there"

@@ -487,6 +487,23 @@ async def test_owners_are_counted_often_enough(engine: Engine) -> None:
         assert await engine.execute("SELECT count(*) FROM history_conversations WHERE owner = 'few'") <= 3
 
 
+async def test_a_limit_that_is_set_late_is_reached_in_steps(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest first, and never so many in one transaction that others wait for it."""
+    monkeypatch.setattr(conversation_scripts, "_BATCH", 4)
+    history = engine.history()
+    for n in range(12):
+        await history.commit("o", "s", Conversation(f"t{n}"), [])
+    limited = engine.history(bounds=Bounds(conversations=3))
+    left = []
+    for n in range(4):
+        await limited.commit("o", "s", Conversation(f"new{n}"), [])
+        left.append(await engine.execute("SELECT count(*) FROM history_conversations"))
+    assert left == [9, 6, 3, 3]
+    assert await history.load("o", "s", "new0") is None
+    for n in range(1, 4):
+        assert await history.load("o", "s", f"new{n}") is not None
+
+
 async def test_without_a_limit_nobody_is_counted(engine: Engine) -> None:
     from bridge.engine.config.schema.whole import StoresSection
 

@@ -89,7 +89,7 @@ async def test_a_lock_that_was_lost_is_no_right_to_store(
     joint = run_store.joint()
     async with history.turn("o", "s", "t") as held:
         await held.commit(says("answer"), joint=joint)
-        await run_engine.execute("DELETE FROM history_turns")
+        await run_engine.execute("DELETE FROM places")
         with pytest.raises(StoreConflict):
             await run_store.append(key(), "me", 0, ["z"], end=True, joint=joint)
     assert await said(history) == 0

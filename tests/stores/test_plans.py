@@ -12,14 +12,14 @@ import pytest
 
 from bridge.model import Message, Text
 from bridge.stores import Bounds, Conversation, open_conversations, open_runs, postgres, run_scripts
-from bridge.stores.conversations import Conversations
+from bridge.stores.conversations import ConversationStore
 from bridge.stores.run_store import Blocked, QueueLimits
 from bridge.stores.scripts import execute
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key
 
-# The line of turns of one process at a time, pruned by its leases: as many rows as requests are under way.
-SMALL = {"history_turns"}
+# As many rows as requests are under way.
+SMALL = {"places"}
 
 
 async def plans(file: Any, work: Callable[[], Awaitable[None]]) -> dict[str, list[str]]:
@@ -101,7 +101,7 @@ async def _none_left(owner: str, thread: str, older_than: float) -> int:
     return 0
 
 
-async def use(store: Conversations) -> None:
+async def use(store: ConversationStore) -> None:
     """Whatever a store of conversations does."""
     for n in range(4):
         conversation = Conversation(f"t{n}")
@@ -110,8 +110,7 @@ async def use(store: Conversations) -> None:
                 await store.commit("o", "s", conversation, [Message("user", [Text("x")])] * 2, digest="d", keep=1)
             held.conversation.version = conversation.version
             await held.commit([])
-            await store._turns._tickets.due([1])  # type: ignore[union-attr]
-            await store._turns._tickets.renew([1])  # type: ignore[union-attr]
+            await store._places._renew()
     await store.load("o", "s", "t3")
     await store.find("o", "s", "d")
     await store.latest("o", "s")
@@ -139,6 +138,8 @@ async def test_conversations_in_sqlite(tmp_path: Path) -> None:
     store: Any = open_conversations(f"sqlite:///{tmp_path}/history.db", bounds=BOUNDS)
     found = await plans(store._database.file, lambda: use(store))
     await store.close()
+    (by_digest,) = [steps for statement, steps in found.items() if "digest = '" in statement and "LIMIT 1" in statement]
+    assert [step[step.index("(") :] for step in by_digest] == ["(owner=? AND scope=? AND digest=?)"]
     assert len(found) > 15
     assert walks(found) == []
 
@@ -159,7 +160,7 @@ async def test_conversations_in_postgresql(postgres_schema: Postgres, monkeypatc
     await use(store)
     await store.close()
     kinds = ("SELECT", "UPDATE", "DELETE", "INSERT", "WITH")
-    statements = {text for text in asked if text.startswith(kinds) and "history_" in text}
+    statements = {text for text in asked if text.startswith(kinds) and ("history_" in text or "places" in text)}
     assert len(statements) > 25
     db = await asyncpg.connect(postgres_schema.server, server_settings={"search_path": postgres_schema.schema})
     for setting in (

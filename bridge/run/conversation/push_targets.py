@@ -6,7 +6,8 @@ from dataclasses import asdict, replace
 
 from bridge.contract import PushTarget
 from bridge.errors import RequestError
-from bridge.stores.conversation_store import Conversation, ConversationStore, derived_id
+from bridge.stores.conversation_store import Conversation, derived_id
+from bridge.stores.conversations import ConversationStore
 
 MOST = 10
 """Targets of one task."""

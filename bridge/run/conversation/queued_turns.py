@@ -41,7 +41,8 @@ from bridge.run.conversation.comparison import (
 )
 from bridge.run.conversation.interrupts import Settled, settle
 from bridge.run.conversation.turns import Expand
-from bridge.stores.conversation_store import Conversation, ConversationStore, StoreConflict
+from bridge.stores.conversation_store import Conversation, StoreConflict
+from bridge.stores.conversations import ConversationStore
 
 SHOWN = "ui.history"
 """The view in which people read a conversation back; a message lists the views that show it."""

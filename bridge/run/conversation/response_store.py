@@ -12,7 +12,8 @@ from typing import Any
 
 from bridge.contract import StoredAnswer, StoredResponses
 from bridge.model import Message
-from bridge.stores.conversation_store import BaseGone, Conversation, ConversationStore, StoreConflict, derived_id
+from bridge.stores.conversation_store import BaseGone, Conversation, StoreConflict, derived_id
+from bridge.stores.conversations import ConversationStore
 
 _BODY, _RUN, _ENDED = "body", "run", "ended"
 

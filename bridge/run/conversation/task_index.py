@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bridge.stores.conversation_store import ConversationStore, derived_id
+from bridge.stores.conversation_store import derived_id
+from bridge.stores.conversations import ConversationStore
 
 _HEAD, _LATEST = "tasks", "latest"
 

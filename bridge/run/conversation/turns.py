@@ -57,7 +57,8 @@ from bridge.run.conversation.comparison import (
 )
 from bridge.run.conversation.interrupts import Settled, settle
 from bridge.stores import Attachments
-from bridge.stores.conversation_store import Conversation, ConversationStore, HeldConversation
+from bridge.stores.conversation_store import Conversation
+from bridge.stores.conversations import ConversationStore, HeldConversation
 from bridge.stores.joint import Joint
 from bridge.translation.pair import pair_of
 

@@ -24,7 +24,6 @@ log = logging.getLogger("bridge.grpc")
 
 EVERY = 1.0
 """Seconds between two exchanges."""
-_TIDY = 600
 
 
 class Sharing:
@@ -41,15 +40,11 @@ class Sharing:
         self._failing = False
 
     async def run(self, tell: Callable[[], None]) -> None:
-        """ServerExchange what is new, again and again; `tell` reports the changes."""
-        rounds = 0
+        """Exchange what is new, again and again; `tell` reports the changes."""
         while True:
             try:
                 await self.exchange()
                 tell()
-                if rounds % _TIDY == 0:
-                    await self._places.tidy()
-                rounds += 1
                 self._log(None)
             except BridgeError as error:
                 self._log(error.message)

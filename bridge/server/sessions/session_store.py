@@ -14,7 +14,8 @@ from typing import Any
 from bridge.contract.optional.rpc import RpcSession
 from bridge.model import Interrupted, Message
 from bridge.model.jsontext import dict_of, dumps, text_of
-from bridge.stores.conversation_store import Conversation, ConversationStore, StoreConflict, derived_id
+from bridge.stores.conversation_store import Conversation, StoreConflict, derived_id
+from bridge.stores.conversations import ConversationStore
 
 MOST = 500
 """Sessions in a list; older ones can still be opened by their ids."""
