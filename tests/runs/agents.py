@@ -11,9 +11,13 @@ from bridge.run.backends.local_backend import Yielded
 
 WORDS = [f"w{n} " for n in range(20)]
 LONG = [f"w{n} " for n in range(100)]
-SLOW = [f"w{n} " for n in range(30)]
 PACE = 0.1
 """Seconds between two words of a long answer."""
+
+
+def spoken(asked: str) -> list[str]:
+    """The words of a long answer: `long`, or `slow` with their number and the seconds between two of them."""
+    return LONG[: int(asked.split()[1])] if asked.startswith("slow") else LONG
 
 
 def asked(request: Request) -> str:
@@ -22,12 +26,12 @@ def asked(request: Request) -> str:
 
 
 async def run(request: Request) -> AsyncIterator[Yielded]:
-    """`count`: words at a backend's pace. `long`: many of them at that of a model. `slow`: one in a second.
+    """`count`: words at a backend's pace. `long`: many of them at that of a model. `slow 20 3`: 20, every 3 seconds.
     `hang`: some words, then nothing.
 
     Other words: other kinds.
     """
-    match asked(request):
+    match question := asked(request):
         case "count":
             for word in WORDS:
                 await asyncio.sleep(0.002)
@@ -36,9 +40,9 @@ async def run(request: Request) -> AsyncIterator[Yielded]:
             for word in LONG:
                 await asyncio.sleep(PACE)
                 yield word
-        case "slow":
-            for word in SLOW:
-                await asyncio.sleep(10 * PACE)
+        case str() if question.startswith("slow "):
+            for n, word in enumerate(spoken(question)):
+                await asyncio.sleep(float(question.split()[2]) if n else 0)
                 yield word
         case "hang":
             for word in WORDS[:5]:
