@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Part, Reasoning, Request, RunFailed, Text, ToolCall
@@ -26,7 +29,8 @@ def asked(request: Request) -> str:
 
 
 async def run(request: Request) -> AsyncIterator[Yielded]:
-    """`count`: words at a backend's pace. `long`: many of them at that of a model. `slow 20 3`: 20, every 3 seconds.
+    """`count`: words at a backend's pace. `long`: many of them at that of a model. `slow 20 3`: 20, every 3 seconds,
+    with a path all but the first once there is such a file.
     `hang`: some words, then nothing.
 
     Other words: other kinds.
@@ -41,8 +45,14 @@ async def run(request: Request) -> AsyncIterator[Yielded]:
                 await asyncio.sleep(PACE)
                 yield word
         case str() if question.startswith("slow "):
-            for n, word in enumerate(spoken(question)):
-                await asyncio.sleep(float(question.split()[2]) if n else 0)
+            _, _, pace, *gate = question.split()
+            first, *words = spoken(question)
+            yield first
+            if gate:
+                await _opened(Path(gate[0]))
+                await asyncio.sleep(random.uniform(0, float(pace)))
+            for word in words:
+                await asyncio.sleep(float(pace))
                 yield word
         case "hang":
             for word in WORDS[:5]:
@@ -62,6 +72,21 @@ async def run(request: Request) -> AsyncIterator[Yielded]:
         case _:
             for part in _all_kinds():
                 yield part
+
+
+_gates: dict[Path, asyncio.Task[None]] = {}
+
+
+async def _opened(gate: Path) -> None:
+    """Wait for this file, which is looked for once for all that do."""
+
+    async def wait() -> None:
+        while not os.path.exists(gate):  # noqa: ASYNC240 - a local file
+            await asyncio.sleep(0.1)
+
+    if gate not in _gates:
+        _gates[gate] = asyncio.create_task(wait())
+    await asyncio.shield(_gates[gate])
 
 
 def _all_kinds() -> list[Part | str]:

@@ -14,9 +14,11 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from asyncio.subprocess import Process
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bridge.errors import BridgeError, ErrorCode
 from bridge.model import Event, RunFailed, RunFinished, TextDelta, verify
@@ -51,6 +53,8 @@ LOSING = frozenset({"kill", "stop"})
 SECONDS = {"stop": 3 * LEASE, "away": 15.0, "restarted": 0.0, "switched": 0.0, "failover": 0.0, "power": 0.0}
 """Duration of a fault; that of others is `HARD`."""
 HARD = 10.0
+POLL = 15.0
+"""Seconds of one wait for entries, as in a subscription."""
 
 
 @dataclass
@@ -60,9 +64,10 @@ class Seen:
     finished: int = 0
     lost: int = 0
     wrong: list[str] = field(default_factory=list)
+    begun: int = 0
     silence: float = 0.0
-    broken: bool = False
-    """The fault has begun: silences count."""
+    broken: float | None = None
+    """When the fault began, in loop time: silences count from then on."""
 
 
 async def read(runs: Runs, key: RunKey, seen: Seen, asked: str) -> None:
@@ -72,17 +77,18 @@ async def read(runs: Runs, key: RunKey, seen: Seen, asked: str) -> None:
     last = clock()
     while not reader.done:
         try:
-            found = await reader.read(1.0)
+            found = await reader.read(POLL)
         except BridgeError as error:
             if error.code is not ErrorCode.STORE_UNAVAILABLE:
                 seen.wrong.append(f"{key.run_id}: {error.code} after {len(events)} events")
                 return
             await asyncio.sleep(0.2)  # it had not begun to read
             continue
+        seen.begun += bool(found and not events)
         for _, batch in found:
             events += batch.events
-            if seen.broken:
-                seen.silence = max(seen.silence, clock() - last)
+            if seen.broken is not None:
+                seen.silence = max(seen.silence, clock() - max(last, seen.broken))
             last = clock()
     verify(events)
     text, whole = "".join(event.text for event in events if isinstance(event, TextDelta)), "".join(spoken(asked))
@@ -124,13 +130,23 @@ async def storm(
 
         workers = [await worker() for _ in range(processes)]
         await asyncio.sleep(1.5 * LEASE)  # each of them may call another one dead
-        beginning = (begin(bridge, runs, asked, f"r{n}", f"o{n}") for n in range(processes * streams))
-        keys = await asyncio.gather(*beginning)
+        if asked.startswith("slow"):  # all have begun before any goes on
+            gate = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bridge-gate-"))) / "open"
+            asked = f"{asked} {gate}"
+        few = asyncio.Semaphore(50)
+
+        async def began(number: int) -> RunKey:
+            async with few:
+                return await begin(bridge, runs, asked, f"r{number}", f"o{number}")
+
+        keys = await asyncio.gather(*(began(n) for n in range(processes * streams)))
         reading = [asyncio.create_task(read(runs, key, seen, asked)) for key in keys]
-        for key in keys:
-            while (record := await runs.status(key)) is None or not record.entries:
-                await asyncio.sleep(0.05)
-        seen.broken = True
+        while seen.begun < len(keys):
+            await asyncio.sleep(0.05)
+        if asked.startswith("slow"):
+            gate.touch()
+            await asyncio.sleep(1.0)
+        seen.broken = asyncio.get_running_loop().time()
         if fault == "power" and engine == "sqlite":  # it is the machine of the processes, too
             for each in workers:
                 each.send_signal(signal.SIGSTOP)
@@ -169,7 +185,7 @@ def main() -> None:
     parser.add_argument("--processes", default="2,4,8")
     parser.add_argument("--streams", type=int, default=200, help="of each process")
     parser.add_argument("--faults", default=",".join(FAULTS))
-    parser.add_argument("--seconds", type=float, default=45, help="length of a run")
+    parser.add_argument("--seconds", type=float, default=25, help="length of a run")
     parser.add_argument("--pace", type=float, help="seconds between two entries of a run; by default half of PROCESSES")
     asked = parser.parse_args()
     sys.stdout.write("| database | processes | fault | whole | lost | wrong | longest silence, s |\n")

@@ -9,7 +9,7 @@ import pytest
 from tests.runs.storm import FOR_ROOT, LEASE, OF_SERVERS, storm
 
 STREAMS = 6
-SURVIVED = ["clock", "restarted", "slow", "crowded", "switched", "failover", "power", "full"]
+SURVIVED = ["clock", "restarted", "slow", "crowded", "switched", "failover", "server_clock", "power", "full"]
 """Faults that end no run, but that of the power of a machine with a file."""
 
 pytestmark = pytest.mark.slow
