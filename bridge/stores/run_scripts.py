@@ -163,7 +163,7 @@ def _extend(token: str, lease: float) -> Script[None]:
 
 
 def _grace(token: str, grace: Grace) -> Script[float]:
-    """Ask `grace`, which is told of the lease of this process."""
+    """Return what `grace` returns for the time that the lease of this process has left."""
     own = yield "SELECT expires - {now} FROM run_processes WHERE token = :token", {"token": token}
     return grace(own[0][0] if own else None)
 

@@ -312,7 +312,7 @@ class RunStore(Protocol):
         """
 
     async def renew(self, token: str, lease: float, *, grace: Grace = no_grace) -> set[RunKey]:
-        """Renew the lease of this process. Return the runs that it holds. `grace` is told how long it was valid.
+        """Renew the lease of this process. Return the runs that it holds. `grace` is called with the seconds it had left.
 
         Also without runs, this raises where the engine cannot be written to.
         """

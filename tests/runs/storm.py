@@ -50,7 +50,7 @@ FOR_ROOT = frozenset({"full", "power"})
 """Faults that need a file system of their own."""
 LOSING = frozenset({"kill", "stop"})
 """Faults that end a process, and may end its runs."""
-SECONDS = {"stop": 3 * LEASE, "away": 15.0, "restarted": 0.0, "switched": 0.0, "failover": 0.0, "power": 0.0}
+SECONDS = {"away": 15.0, "restarted": 0.0, "switched": 0.0, "failover": 0.0, "power": 0.0}
 """Duration of a fault; that of others is `HARD`."""
 HARD = 10.0
 POLL = 15.0
@@ -114,9 +114,17 @@ async def _again(runs: Runs, key: RunKey) -> list[Event]:
 
 
 async def storm(
-    engine: str, processes: int, streams: int, fault: str, asked: str = "long", seconds: float | None = None
+    engine: str,
+    processes: int,
+    streams: int,
+    fault: str,
+    asked: str = "long",
+    seconds: float | None = None,
+    lease: float = LEASE,
 ) -> Seen:
     """Let some processes drive `streams` runs each, and break something in their middle, for so many seconds."""
+    if seconds is None:
+        seconds = 3 * lease if fault == "stop" else SECONDS.get(fault, HARD)
     seen = Seen()
     async with AsyncExitStack() as stack:
         where = stack.enter_context(database(engine, fault))
@@ -126,10 +134,10 @@ async def storm(
         await runs._store.open()
 
         async def worker() -> Process:
-            return await stack.enter_async_context(process(where.url, LEASE, concurrent=streams))
+            return await stack.enter_async_context(process(where.url, lease, concurrent=streams))
 
         workers = [await worker() for _ in range(processes)]
-        await asyncio.sleep(1.5 * LEASE)  # each of them may call another one dead
+        await asyncio.sleep(1.5 * lease)  # each of them may call another one dead
         if asked.startswith("slow"):  # all have begun before any goes on
             gate = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bridge-gate-"))) / "open"
             asked = f"{asked} {gate}"
@@ -150,7 +158,7 @@ async def storm(
         if fault == "power" and engine == "sqlite":  # it is the machine of the processes, too
             for each in workers:
                 each.send_signal(signal.SIGSTOP)
-        await _break(fault, where, workers[0], SECONDS.get(fault, HARD) if seconds is None else seconds)
+        await _break(fault, where, workers[0], seconds)
         if fault == "power" and engine == "sqlite":
             for each in workers:
                 each.send_signal(signal.SIGKILL)
@@ -187,6 +195,7 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(FAULTS))
     parser.add_argument("--seconds", type=float, default=25, help="length of a run")
     parser.add_argument("--pace", type=float, help="seconds between two entries of a run; by default half of PROCESSES")
+    parser.add_argument("--lease", type=float, default=LEASE)
     asked = parser.parse_args()
     sys.stdout.write("| database | processes | fault | whole | lost | wrong | longest silence, s |\n")
     sys.stdout.write("| --- | --- | --- | --- | --- | --- | --- |\n")
@@ -201,7 +210,7 @@ def main() -> None:
                     sys.stderr.write(f"{fault}: only root may mount file systems\n")
                     continue
                 question = f"slow {round(asked.seconds / pace)} {pace}"
-                seen = asyncio.run(storm(engine, count, asked.streams, fault, question))
+                seen = asyncio.run(storm(engine, count, asked.streams, fault, question, lease=asked.lease))
                 row = (engine, count, FAULTS[fault], seen.finished, seen.lost, len(seen.wrong), f"{seen.silence:.1f}")
                 sys.stdout.write(f"| {' | '.join(map(str, row))} |\n")
                 sys.stdout.flush()
