@@ -312,7 +312,9 @@ class RunStore(Protocol):
         """
 
     async def renew(self, token: str, lease: float, *, grace: Grace = no_grace) -> set[RunKey]:
-        """Renew the lease of this process. Return the runs that it holds. `grace` is called with the seconds it had left.
+        """Renew the lease of this process. Return the runs that it holds.
+
+        `grace` is called with the seconds that the lease had left.
 
         Also without runs, this raises where the engine cannot be written to.
         """
