@@ -175,9 +175,9 @@ class HeldPlaces:
                 await self._database.write(self._close)
         await self._database.close()
 
-    def grace(self) -> float:
+    def grace(self, left: float | None = None, /) -> float:
         """See `bridge.stores.liveness.Grace`."""
-        return self._life.grace()
+        return self._life.grace(left)
 
     # ------------------------------------------------------------------ slots
 

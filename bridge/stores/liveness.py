@@ -2,7 +2,8 @@
 
 A lease, a heartbeat or a place that has expired shows that its holder is dead, or that nobody could renew anything: the
 store was away, or this process itself did not run. So a process judges others only after its own renewals have gone
-well for the time of a whole lease. By then every process that is alive has renewed, too.
+well for the time of a whole lease. By then every process that is alive has renewed, too. The store has to agree: where
+its clock was set, what it says of this process's own lease is as wrong as what it says of all others.
 
 The same rule holds for runs, locks of conversations, places of readers, agents at a gateway and worker processes.
 """
@@ -11,21 +12,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Protocol
 
 LONGEST_OUTAGE = 60.0
 """Seconds for which a run survives a store that is away. A lease that expired earlier than that is nobody's."""
 NEVER = 1e9
 """A grace that no lease reaches: about 30 years of seconds."""
 
-Grace: TypeAlias = Callable[[], float]
-"""Returns for how many seconds the lease of another process must have been expired before that process counts as dead.
 
-It is called when the lease is looked at, as the answer changes while a transaction waits.
-"""
+class Grace(Protocol):
+    """Returns for how many seconds the lease of another process must have been expired for it to count as dead.
+
+    It is called when the lease is looked at, as the answer changes while a transaction waits. `left` is how long the
+    lease of this process is still valid by the clock of the store; None if it has none, or the store was not asked.
+    """
+
+    def __call__(self, left: float | None = None, /) -> float: ...
 
 
-def no_grace() -> float:
+def no_grace(left: float | None = None, /) -> float:
     """A lease of another process is over when it expires."""
     return 0.0
 
@@ -75,12 +80,17 @@ class Liveness:
         self._last = None
         self._interrupted = False
 
-    def grace(self) -> float:
+    def grace(self, left: float | None = None, /) -> float:
         """See `Grace`. 0 when this process may judge.
 
         A process that has just begun cannot know of an outage before it. What expired before the longest one is dead.
         """
         now = self._clock()
+        if left is not None and self._last is not None:
+            expected = self._last + self._lease - now
+            # Set on, or far back. A little back harms nobody, and looks like a renewal that is not told yet.
+            if left < expected - self._lease / 3 or left > self._lease * 4 / 3:
+                self._interrupted, self._since = True, now
         if self._last is not None and not self._is_late(now):
             if now - self._since >= self._lease:
                 self._interrupted = False

@@ -7,7 +7,7 @@ is no pooler: the server's process id is then the one that was told when the con
 
 After a failover, open connections still lead to the old primary, which answers that it is read-only, or to nobody. Such
 a connection is closed, all others are replaced before they are used again, and the script runs once more on a new one,
-unless it may have been committed.
+unless it may have been committed. A process that only reads notices it by what the server reports beside its answers.
 """
 
 from __future__ import annotations
@@ -193,17 +193,20 @@ async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: _Run[T], readon
     committing = False
     try:
         if apart:
-            return await work(db)
-        transaction = db.transaction(isolation="repeatable_read" if readonly else None, readonly=readonly)
-        await transaction.start()
-        try:
             result = await work(db)
-        except BaseException:
-            with suppress(*_FAILURES):
-                await transaction.rollback()
-            raise
-        committing = True
-        await transaction.commit()
+        else:
+            transaction = db.transaction(isolation="repeatable_read" if readonly else None, readonly=readonly)
+            await transaction.start()
+            try:
+                result = await work(db)
+            except BaseException:
+                with suppress(*_FAILURES):
+                    await transaction.rollback()
+                raise
+            committing = True
+            await transaction.commit()
+        if _is_read_only(db):
+            await pool.expire_connections()
         return result
     except _FAILURES as error:
         reason = reason_of(error)
@@ -223,6 +226,12 @@ def _is_useless(error: BaseException) -> bool:
     """Return whether another connection may be better than the one that raised this."""
     state = getattr(error, "sqlstate", None)
     return state is None or state in _USELESS or state.startswith("08")
+
+
+def _is_read_only(db: PoolConnectionProxy[asyncpg.Record]) -> bool:
+    """Return whether the server reported with its last answer that it is a standby, or a former primary."""
+    settings = db.get_settings()
+    return any(getattr(settings, name, "") == "on" for name in ("default_transaction_read_only", "in_hot_standby"))
 
 
 def reason_of(error: BaseException) -> str:

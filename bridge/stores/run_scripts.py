@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from bridge.stores.conversation_store import plain_id
-from bridge.stores.liveness import Grace, no_grace
+from bridge.stores.liveness import LONGEST_OUTAGE, Grace, no_grace
 from bridge.stores.memory_budget import Charge
 from bridge.stores.run_store import (
     CANCEL_QUEUED,
@@ -167,22 +167,50 @@ def _extend(token: str, lease: float) -> Script[None]:
     )
 
 
-def renew(token: str, lease: float) -> Script[set[RunKey]]:
+def _grace(token: str, grace: Grace) -> Script[float]:
+    """Return what `grace` returns for the time that the lease of this process has left."""
+    own = yield "SELECT expires - {now} FROM run_processes WHERE token = :token", {"token": token}
+    return grace(own[0][0] if own else None)
+
+
+def renew(token: str, lease: float, grace: Grace) -> Script[set[RunKey]]:
     """Return the runs that this process holds."""
     yield UNSYNCED, {}
+    if (yield from _grace(token, grace)):
+        # A clock that was set back has left leases that are valid for much longer than any is.
+        most = lease + LONGEST_OUTAGE
+        yield "UPDATE run_processes SET expires = {now} + :most WHERE expires > {now} + :most", {"most": most}
     yield from _extend(token, lease)
     held = f"SELECT t.owner, t.scope, t.thread_id, r.run_id {_FROM} WHERE r.holder = :token AND r.ended_at IS NULL"
     return {_key(row) for row in (yield held, {"token": token})}
 
 
-def lost(grace: Grace) -> Script[list[RunKey]]:
+_IS_LOST = """r.ended_at IS NULL AND r.holder IN
+    (SELECT token FROM run_processes WHERE expires <= {now} - :grace UNION ALL SELECT '')"""
+
+
+def lost(token: str, grace: Grace) -> Script[list[RunKey]]:
+    seconds = yield from _grace(token, grace)
     rows = yield (
-        f"SELECT t.owner, t.scope, t.thread_id, r.run_id {_FROM} WHERE r.ended_at IS NULL AND r.holder IN"
-        " (SELECT token FROM run_processes WHERE expires <= {now} - :grace UNION ALL SELECT '')"
-        f" LIMIT {_BATCH}",
-        {"grace": grace()},
+        f"SELECT t.owner, t.scope, t.thread_id, r.run_id {_FROM} WHERE {_IS_LOST} LIMIT {_BATCH}",
+        {"grace": seconds},
     )
     return [_key(row) for row in rows]
+
+
+def take_lost(token: str, lease: float, grace: Grace) -> Script[list[RunRecord]]:
+    """Return some of the runs that are lost, which `token` holds now. Another process may be taking others."""
+    seconds = yield from _grace(token, grace)
+    rows = yield (
+        f"SELECT r.id FROM runs r WHERE {_IS_LOST} AND r.holder <> :token LIMIT {_BATCH} {{skip}}",
+        {"grace": seconds, "token": token},
+    )
+    if not rows:
+        return []
+    taken = _ids(rows)
+    yield "UPDATE runs SET holder = :token WHERE id {in taken (bigint)}", {"token": token, "taken": taken}
+    yield from _lives(token, lease)
+    return [_record(row) for row in (yield f"{_RECORD} WHERE r.id {{in taken (bigint)}}", {"taken": taken})]
 
 
 # ---------------------------------------------------------------------- runs
@@ -543,7 +571,8 @@ def acquire(
         return None
     if holder not in (None, token):
         alive = "SELECT 1 FROM run_processes WHERE token = :holder AND expires > {now} - :grace"
-        if (yield alive, {"holder": holder, "grace": grace()}):
+        seconds = yield from _grace(token, grace)
+        if (yield alive, {"holder": holder, "grace": seconds}):
             return None
     yield "UPDATE runs SET holder = :token WHERE id = :id", {"token": token, "id": run}
     yield from _lives(token, lease)

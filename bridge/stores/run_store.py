@@ -318,8 +318,10 @@ class RunStore(Protocol):
         `format`, only if the plan is of at most this.
         """
 
-    async def renew(self, token: str, lease: float) -> set[RunKey]:
+    async def renew(self, token: str, lease: float, *, grace: Grace = no_grace) -> set[RunKey]:
         """Renew the lease of this process. Return the runs that it holds.
+
+        `grace` is called with the seconds that the lease had left.
 
         Also without runs, this raises where the engine cannot be written to.
         """
@@ -327,8 +329,14 @@ class RunStore(Protocol):
     async def release(self, key: RunKey, token: str) -> None:
         """Give up a run. One without entries returns to the queue; any other run is lost at once."""
 
-    async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
-        """Return some of the runs that have not ended and whose process expired `grace()` seconds ago."""
+    async def lost(self, token: str = "", *, grace: Grace = no_grace) -> list[RunKey]:
+        """Return some of the runs that have not ended and whose process expired `grace()` seconds ago.
+
+        `token` is that of the process that asks, whose own lease tells whether the clock of the store was set.
+        """
+
+    async def take_lost(self, token: str, lease: float, *, grace: Grace = no_grace) -> list[RunRecord]:
+        """Lease some of the runs of other processes that are `lost`; none if there is none left."""
 
     # ------------------------------------------------------------------ cancels
 
@@ -341,7 +349,7 @@ class RunStore(Protocol):
     async def canceled(self, keys: Sequence[RunKey]) -> dict[RunKey, str]:
         """Return those of these runs that are to be canceled, with the reasons."""
 
-    async def pulse(self, *, grace: Grace = no_grace) -> Pulse:
+    async def pulse(self, token: str = "", *, grace: Grace = no_grace) -> Pulse:
         """Return what was canceled since the last call, all that is stored with the first one, and what is `lost`."""
 
     # ------------------------------------------------------------------ retention

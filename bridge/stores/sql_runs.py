@@ -497,9 +497,9 @@ class SQLRuns:
             self._hold(record)
         return record
 
-    async def renew(self, token: str, lease: float) -> set[RunKey]:
+    async def renew(self, token: str, lease: float, *, grace: Grace = no_grace) -> set[RunKey]:
         before = set(self._numbers)
-        held = await self._write(lambda: scripts.renew(token, lease), first=True)
+        held = await self._write(lambda: scripts.renew(token, lease, grace), first=True)
         for key in before - held:
             self._release(key)
         return held
@@ -510,8 +510,14 @@ class SQLRuns:
         await self._write(lambda: scripts.release(where, token))
         self._queue.notify("")
 
-    async def lost(self, *, grace: Grace = no_grace) -> list[RunKey]:
-        return await self._read(lambda: scripts.lost(grace), snapshot=False)
+    async def lost(self, token: str = "", *, grace: Grace = no_grace) -> list[RunKey]:
+        return await self._read(lambda: scripts.lost(token, grace), snapshot=False)
+
+    async def take_lost(self, token: str, lease: float, *, grace: Grace = no_grace) -> list[RunRecord]:
+        records = await self._write(lambda: scripts.take_lost(token, lease, grace))
+        for record in records:
+            self._hold(record)
+        return records
 
     # ------------------------------------------------------------------ cancels
 
@@ -523,13 +529,13 @@ class SQLRuns:
         asked = [stored_key(key) for key in keys]
         return await self._read(lambda: scripts.canceled(asked), snapshot=False) if asked else {}
 
-    async def pulse(self, *, grace: Grace = no_grace) -> Pulse:
+    async def pulse(self, token: str = "", *, grace: Grace = no_grace) -> Pulse:
         now = asyncio.get_running_loop().time()
         since = now - self._canceled_at + _MARGIN if self._canceled_at is not None else float("inf")
 
         def script() -> Script[Pulse]:
             canceled = yield from scripts.canceled_since(since)
-            lost = yield from scripts.lost(grace)
+            lost = yield from scripts.lost(token, grace)
             return Pulse(canceled, lost, (yield from scripts.waiting(canceled)) if canceled else [])
 
         pulse: Pulse = await self._read(script, snapshot=False)

@@ -6,8 +6,9 @@ leave one half done, and it takes one switch between threads instead of one per 
 more writes there are, the less each costs. Writing and reading use separate threads, so that no reader waits for
 another process that writes.
 
-While another process holds the file, all jobs wait together, each until its own deadline: `busy` seconds after it was
-asked for. Renewals of leases (`first`) are the first to get in.
+While another process writes, all jobs wait together, each until its own deadline: `busy` seconds after it was asked
+for. Renewals of leases (`first`) are the first to get in. A process that waits tries again every few milliseconds: the
+engine itself would wait longer and longer, up to 100 ms, while others find the short pauses between two transactions.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ _KEPT = 1000
 _INCREMENTAL = 2
 _SOON = 0.02
 """Seconds that are not worth another attempt at a busy file."""
+_RETRY = 0.002
+"""Seconds between two attempts to begin to write."""
 
 
 class SQLiteFile:
@@ -124,7 +127,9 @@ class SQLiteConnection:
     def __init__(self, path: str, tables: Sequence[schema.Schema], busy: float, begin: str) -> None:
         self._path = path
         self._tables = tables
-        self._busy = self._waits = busy
+        self._busy = busy
+        self._until = 0.0
+        """When to stop waiting for another process, by the monotonic clock."""
         self._begin = begin
         self._db: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -140,7 +145,7 @@ class SQLiteConnection:
 
     def attempt(self, work: Callable[[sqlite3.Connection], _T], seconds: float) -> _T:
         """As `run`, after at most `seconds` of waiting for another process. Raises what the engine raises."""
-        self._wait_at_most(seconds)
+        self._until = time.monotonic() + seconds
         try:
             with self as db:
                 return work(db)
@@ -153,18 +158,23 @@ class SQLiteConnection:
         """Return the error for a failure of the engine with this name."""
         return unavailable("sqlite", reason, schema.names(self._tables))
 
-    def _wait_at_most(self, seconds: float) -> None:
-        # A statement more for each transaction only where some of the time has passed.
-        waits = self._busy if seconds > 0.9 * self._busy else max(0.0, seconds)
-        if waits != self._waits and self._db is not None:
-            self._db.execute(f"PRAGMA busy_timeout = {int(waits * 1000)}")
-        self._waits = waits
-
     def __enter__(self) -> sqlite3.Connection:
         """Begin a transaction, which an exception rolls back. Raises what the engine raises."""
         db = self._connected()
-        db.execute(self._begin)
+        self._patiently(db, self._begin)
         return db
+
+    def _patiently(self, db: sqlite3.Connection, statement: str) -> None:
+        """Execute a statement that may find the file busy."""
+        while True:
+            try:
+                with closing(db.execute(statement)) as cursor:
+                    cursor.fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > self._until:
+                    raise
+                time.sleep(_RETRY)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         db = self._db
@@ -184,7 +194,9 @@ class SQLiteConnection:
             self.close()  # the file was deleted or replaced
         if self._path != MEMORY:
             make_private(Path(self._path))
-        db = sqlite3.connect(self._path, timeout=self._waits, isolation_level=None, check_same_thread=False)
+        # Only readers leave it to the engine to wait: while another process recovers the file.
+        timeout = self._busy if self._begin == "BEGIN" else 0
+        db = sqlite3.connect(self._path, timeout=timeout, isolation_level=None, check_same_thread=False)
         try:
             self._prepare(db)
         except BaseException:
@@ -198,7 +210,7 @@ class SQLiteConnection:
         db.execute(f"PRAGMA synchronous = {'FULL' if any(each.synced for each in self._tables) else 'NORMAL'}")
         if db.execute("PRAGMA page_count").fetchone() == (0,):
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only a new file can be changed, and only before WAL
-        self._wal(db)
+        self._patiently(db, "PRAGMA journal_mode = WAL")
         db.execute("PRAGMA journal_size_limit = 67108864")
         with suppress(sqlite3.OperationalError):  # no such table, or no such column
             if all(
@@ -206,7 +218,7 @@ class SQLiteConnection:
                 for tables in self._tables
             ):
                 return
-        db.execute("BEGIN IMMEDIATE")
+        self._patiently(db, "BEGIN IMMEDIATE")
         run_statement(db, schema.VERSIONS)
         if "needs" not in [row[1] for row in db.execute("PRAGMA table_info(schema_version)")]:
             run_statement(db, schema.NEEDS)
@@ -226,19 +238,6 @@ class SQLiteConnection:
                     (tables.name, lease_clock.boot()),
                 )
         db.execute("COMMIT")
-
-    def _wal(self, db: sqlite3.Connection) -> None:
-        """Enable WAL. This statement ignores the busy timeout if two processes create the file at the same time."""
-        end = time.monotonic() + self._waits
-        while True:
-            try:
-                with closing(db.execute("PRAGMA journal_mode = WAL")) as cursor:
-                    cursor.fetchone()
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorname != "SQLITE_BUSY" or time.monotonic() > end:
-                    raise
-                time.sleep(0.01)
 
     def _identity(self) -> tuple[int, int] | None:
         try:

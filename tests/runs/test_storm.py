@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from tests.runs.storm import LEASE, storm
+from tests.runs.storm import FOR_ROOT, LEASE, OF_SERVERS, storm
 
 STREAMS = 6
+SURVIVED = ["clock", "restarted", "slow", "crowded", "switched", "failover", "server_clock", "power", "full"]
+"""Faults that end no run, but that of the power of a machine with a file."""
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +33,24 @@ async def test_a_process_that_stops_for_three_leases_loses_its_own_runs_at_most(
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
 async def test_a_database_that_is_away_for_longer_than_a_lease_ends_nothing(engine: str) -> None:
-    seen = await storm(engine, 2, STREAMS, "away")
+    seen = await storm(engine, 2, STREAMS, "away", seconds=2 * LEASE)
     assert seen.wrong == []
     assert (seen.finished, seen.lost) == (2 * STREAMS, 0)
     assert seen.silence > LEASE
+
+
+@pytest.mark.parametrize(
+    ("engine", "fault"),
+    [
+        (engine, fault)
+        for engine in ("sqlite", "postgresql")
+        for fault in SURVIVED
+        if (engine == "postgresql" or fault not in OF_SERVERS) and (os.geteuid() == 0 or fault not in FOR_ROOT)
+    ],
+)
+async def test_no_fault_of_a_database_loses_anything(engine: str, fault: str) -> None:
+    """The processes of a file lose their power with it, and their runs; what their readers got is on its disk."""
+    seen = await storm(engine, 2, STREAMS, fault, "slow 20 0.3", seconds=1.5 * LEASE)
+    assert seen.wrong == []
+    lost = 2 * STREAMS if (engine, fault) == ("sqlite", "power") else 0
+    assert (seen.finished, seen.lost) == (2 * STREAMS - lost, lost)

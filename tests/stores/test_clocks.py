@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from bridge.stores import RunStore, lease_clock
+from bridge.stores.liveness import LONGEST_OUTAGE, Liveness
 from tests.stores.conftest import Engine
 from tests.stores.run_engines import RunEngine, Sqlite
 from tests.stores.test_run_store import DAY, begun, key
 from tests.stores.test_turns import Visitor, in_line
+from tests.unit.test_liveness import Clock
 
 WALL = time.time
 
@@ -61,6 +63,38 @@ async def test_no_place_is_given_twice_and_no_cancel_is_forgotten(
     assert await theirs.canceled([run]) == {run: "enough"}
     wall(0)
     assert await ours.canceled([run, key("other")]) == {run: "enough", key("other"): ""}
+
+
+@pytest.mark.parametrize("judge", ["the first to renew", "one that looks before"])
+async def test_a_clock_of_the_store_that_is_set_on_ends_no_live_run(run_engine: RunEngine, judge: str) -> None:
+    """All leases are over then, and each process is the first that renews its own."""
+    clock = Clock()
+    ours, theirs, run, life = run_engine.store(), run_engine.store(), key(), Liveness(30, clock)
+    await begun(ours, run, lease=30)
+    for _ in range(5):
+        await theirs.renew("you", 30, grace=life.grace)
+        life.renewed()
+        clock.now += 9
+    await run_engine.backdate("leases", DAY)
+    if judge == "the first to renew":
+        await theirs.renew("you", 30, grace=life.grace)
+        life.renewed()
+    assert await theirs.lost() == [run]
+    assert (await theirs.pulse("you", grace=life.grace)).lost == []
+    assert await theirs.take_lost("you", 30, grace=life.grace) == []
+    assert await theirs.acquire(run, "you", 30, grace=life.grace) is None
+    assert await ours.append(run, "me", 0, ["one"]) > 0
+
+
+async def test_a_clock_of_the_store_that_is_set_back_keeps_no_dead_process_alive(run_engine: RunEngine) -> None:
+    dead, store, run, life = run_engine.store(), run_engine.store(), key(), Liveness(1)
+    await begun(dead, run, lease=1)
+    await store.renew("you", 1, grace=life.grace)
+    life.renewed()
+    await run_engine.backdate("leases", -DAY)
+    await store.renew("you", 1, grace=life.grace)
+    await run_engine.backdate("leases", LONGEST_OUTAGE + 1)
+    assert await store.lost() == [run]
 
 
 async def test_a_dead_holder_loses_its_run(run_engine: RunEngine, wall: Callable[[float], None]) -> None:

@@ -80,6 +80,7 @@ async def test_runs_in_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         await store.latest("o", "s", "t0")
         await store.release(key("new"), "me")
         await store.lost()
+        await store.take_lost("me", 30)
         await store.cancel(key("new"), "why")
         await store.canceled([key("new")])
         await store.pulse()

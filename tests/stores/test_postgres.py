@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -67,28 +67,55 @@ class Address:
         shutil.rmtree(self.folder)
 
 
-async def test_after_a_failover_everything_is_written_to_the_new_primary() -> None:
-    """The old one stays up, read-only, and keeps its open connections."""
+@pytest.fixture
+async def failing_over() -> AsyncIterator[tuple[Address, Callable[[], Awaitable[None]]]]:
+    """An address, and what makes it lead to a standby that takes over. The old primary stays up, read-only, and keeps
+    its open connections.
+    """
     old = Server()
     new = Server(old)
+
+    async def fail_over() -> None:
+        await asyncio.to_thread(new.promote)
+        old.execute("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()")
+        address.server = new
+
     try:
         async with Address(old) as address:
-            things = Postgres(address.url, None, (THINGS,))
-            await things.write(lambda: add("before"))
-            assert len(await pids(things)) == driver.CONNECTIONS
-            await asyncio.to_thread(new.promote)
-            for setting in ("ALTER SYSTEM SET default_transaction_read_only = on", "SELECT pg_reload_conf()"):
-                db = await asyncpg.connect(old.url)
-                await db.execute(setting)
-                await db.close()
-            address.server = new
-            for n in range(2 * driver.CONNECTIONS):
-                await things.write(lambda n=n: add(f"n{n}"))  # type: ignore[misc]
-            assert len(await things.read(names)) == 2 * driver.CONNECTIONS + 1
-            await things.close()
+            yield address, fail_over
     finally:
         old.remove()
         new.remove()
+
+
+async def test_after_a_failover_everything_is_written_to_the_new_primary(
+    failing_over: tuple[Address, Callable[[], Awaitable[None]]],
+) -> None:
+    address, fail_over = failing_over
+    things = Postgres(address.url, None, (THINGS,))
+    await things.write(lambda: add("before"))
+    assert len(await pids(things)) == driver.CONNECTIONS
+    await fail_over()
+    for n in range(2 * driver.CONNECTIONS):
+        await things.write(lambda n=n: add(f"n{n}"))  # type: ignore[misc]
+    assert len(await things.read(names)) == 2 * driver.CONNECTIONS + 1
+    await things.close()
+
+
+async def test_after_a_failover_a_process_that_only_reads_finds_the_new_primary(
+    failing_over: tuple[Address, Callable[[], Awaitable[None]]],
+) -> None:
+    """The old one answers all that it asks, but has nothing new."""
+    address, fail_over = failing_over
+    things, reader = Postgres(address.url, None, (THINGS,)), Postgres(address.url, None, (THINGS,))
+    await things.write(lambda: add("before"))
+    assert len(await pids(reader)) == driver.CONNECTIONS
+    await fail_over()
+    await things.write(lambda: add("after"))
+    async with asyncio.timeout(30):
+        while await reader.read(names) != ["before", "after"]:
+            await asyncio.sleep(0.01)
+    await asyncio.gather(things.close(), reader.close())
 
 
 async def test_connections_that_the_server_ends_are_replaced(things: Postgres, postgres_schema: Engine) -> None:

@@ -420,12 +420,12 @@ async def test_leases(run_store: RunStore, run_engine: RunEngine) -> None:
     assert await run_store.lost() == []
     await run_engine.backdate("leases", 31)
     assert set(await run_store.lost()) == set(runs)
-    assert await run_store.lost(grace=lambda: 10) == []
+    assert await run_store.lost(grace=lambda _=None: 10) == []
     assert await run_store.renew("me", 30) == set(runs)
     assert await run_store.lost() == []
     await run_engine.backdate("leases", 31)
     assert await run_store.acquire(runs[1], "you", 30) is not None
-    assert await run_store.acquire(runs[0], "you", 30, grace=lambda: 10) is None
+    assert await run_store.acquire(runs[0], "you", 30, grace=lambda _=None: 10) is None
     assert set(await run_store.lost()) == {runs[0], runs[2]}
     assert await run_store.renew("me", 30) == {runs[0], runs[2]}
     await run_store.append(runs[0], "me", 0, ["end"], end=True)

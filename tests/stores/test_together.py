@@ -6,13 +6,14 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridge.errors import BridgeError, ErrorCode
-from bridge.stores import StoreConflict, schema
+from bridge.stores import StoreConflict, schema, sqlite_file
 from bridge.stores.sqlite_file import SQLiteFile
 
 TABLE = "CREATE TABLE t (n INTEGER PRIMARY KEY)"
@@ -65,6 +66,30 @@ async def waiting(file: SQLiteFile, *works: Any) -> tuple[HeldConversation, list
     tasks = [asyncio.create_task(file.write(work)) for work in works]
     await asyncio.sleep(0)
     return held, tasks
+
+
+async def test_who_waits_for_another_process_gets_into_the_pause_between_two_of_its_transactions(
+    file: SQLiteFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause is so short that only one attempt falls into it."""
+    with closing(sqlite3.connect(tmp_path / "f.db", isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        attempts = 0
+
+        def sleep(seconds: float) -> None:
+            nonlocal attempts
+            attempts += 1
+            match attempts:
+                case 3:
+                    other.execute("COMMIT")
+                case 4:
+                    other.execute("BEGIN IMMEDIATE")
+                case _:
+                    pass
+
+        monkeypatch.setattr(sqlite_file.time, "sleep", sleep)
+        assert await file.write(adds(1)) == 1
+    assert attempts == 3
 
 
 async def test_what_waits_shares_a_transaction(file: SQLiteFile) -> None:

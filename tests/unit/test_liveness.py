@@ -52,6 +52,28 @@ def test_after_a_failure_nobody_is_judged_for_a_lease(life: Liveness, clock: Clo
     assert life.grace() == 0
 
 
+@pytest.mark.parametrize("jump", [5.0, 86400.0, -86400.0])
+def test_after_the_clock_of_the_store_was_set_nobody_is_judged_for_a_lease(
+    life: Liveness, clock: Clock, jump: float
+) -> None:
+    """It says that the lease of this process has expired, or is valid for a day."""
+    renew_for(life, clock, 30)
+    clock.now += 2
+    assert life.grace(7.0) == 0
+    assert life.grace(7.0 - jump) == NEVER
+    renew_for(life, clock, 6)
+    assert life.grace(9.0) == NEVER
+    clock.now += 3
+    life.renewed()
+    assert life.grace(9.0) == 0
+
+
+def test_a_renewal_that_is_not_told_yet_is_no_clock_that_was_set(life: Liveness, clock: Clock) -> None:
+    renew_for(life, clock, 30)
+    clock.now += 5
+    assert life.grace(9.0) == 0
+
+
 def test_after_a_pause_of_this_process_nobody_is_judged_for_a_lease(life: Liveness, clock: Clock) -> None:
     renew_for(life, clock, 30)
     clock.now += 6.1

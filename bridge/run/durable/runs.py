@@ -518,7 +518,7 @@ class Runs:
 
     async def _look_after(self) -> None:
         """Pass on cancellations, and end the runs that were canceled in the queue and those of dead processes."""
-        pulse = await self._store.pulse(grace=self._life.grace)
+        pulse = await self._store.pulse(self._token, grace=self._life.grace)
         for key, reason in pulse.canceled.items():
             if key in self._workers:
                 self._workers[key].cancel(reason)
@@ -548,7 +548,7 @@ class Runs:
             return
         workers = dict(self._workers)
         try:
-            held = await self._store.renew(self._token, self._lease)
+            held = await self._store.renew(self._token, self._lease, grace=self._life.grace)
         except BaseException:
             self._life.failed()
             raise
@@ -564,17 +564,10 @@ class Runs:
 
     async def _find_lost(self) -> None:
         """End all runs of dead processes, in as many batches as the store returns."""
-        busy = True
-        while busy:
-            busy = False
-            for key in await self._store.lost(grace=self._life.grace):
-                if key in self._workers or key in self._beginning:
-                    continue  # this process drives it: its lease is only late
-                record = await self._store.acquire(key, self._token, self._lease, grace=self._life.grace)
-                if record is not None:
-                    busy = True
-                    self._beginning.add(key)
-                    self._spawn(self._end_lost(record, LOST))
+        while records := await self._store.take_lost(self._token, self._lease, grace=self._life.grace):
+            for record in records:
+                self._beginning.add(record.key)
+                self._spawn(self._end_lost(record, LOST))
 
 
 def _log_end(worker: RunDriver) -> None:
