@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,9 +79,9 @@ async def test_a_store_that_was_away_for_longer_than_a_lease_ends_no_run(
     renew = both[1]._store.renew
     away = asyncio.Event()
 
-    async def late(*arguments: object) -> object:
+    async def late(*arguments: Any, **more: Any) -> object:
         await away.wait()
-        return await renew(*arguments)  # type: ignore[arg-type]
+        return await renew(*arguments, **more)
 
     both[1]._store.renew = late  # type: ignore[method-assign, assignment]
     await run_engine.up()
