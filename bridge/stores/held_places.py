@@ -59,7 +59,10 @@ def lives(table: str) -> str:
 _RENEW = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
     VALUES ('{_PROCESSES}', :holder, :holder, '', {{now}} + CAST(:lease AS double precision), '')
     ON CONFLICT (line, name) DO UPDATE SET expires = excluded.expires"""
-_LINE = f"SELECT name, stamp, holder = :holder OR {lives('places')} FROM places WHERE line = :line"
+_OWN = f"SELECT expires - {{now}} FROM places WHERE line = '{_PROCESSES}' AND name = :holder"
+_LINE = f"""SELECT name, stamp, holder, ({_OWN}),
+    (SELECT p.expires - {{now}} FROM places p WHERE p.line = '{_PROCESSES}' AND p.name = places.holder)
+    FROM places WHERE line = :line"""
 _ADD = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
     VALUES (:line, :name, :holder, :stamp, {_HELD}, '')"""
 _HAS = "SELECT 1 FROM places WHERE line = :line AND name = :name"
@@ -417,7 +420,7 @@ class HeldPlaces:
 
         def work() -> Script[dict[str, str]]:
             yield UNSYNCED, {}
-            yield _RENEW, {"holder": self._holder, "lease": self._lease}
+            yield from self._extend()
             if tidies:
                 yield _FREE_ALL, {"holder": self._holder, "grace": self.grace()}
                 yield _FORGET, {"grace": self.grace()}
@@ -518,12 +521,25 @@ class HeldPlaces:
     def _alone(self, line: str) -> Script[None]:
         yield ALONE, {"name": f"bridge places {line}"}
 
+    def _extend(self) -> Script[None]:
+        """Renew the lease of this process, after a look whether the clock of the database was set meanwhile."""
+        own = yield _OWN, {"holder": self._holder}
+        self.grace(own[0][0] if own else None)
+        yield _RENEW, {"holder": self._holder, "lease": self._lease}
+
     def _line(self, line: str) -> Script[dict[str, str]]:
         """Delete the places of the dead. Return the stamps of the others by name, in their order."""
-        rows = yield _LINE, {"line": line, "holder": self._holder, "grace": self.grace()}
-        if dead := [name for name, _, is_alive in rows if not is_alive]:
+        rows = yield _LINE, {"line": line, "holder": self._holder}
+        grace = self.grace(rows[0][3] if rows else None)
+        there, dead = list[tuple[str, str]](), list[str]()
+        for name, stamp, holder, _, left in rows:
+            if holder == self._holder or (left is not None and left > -grace):
+                there.append((stamp, name))
+            else:
+                dead.append(name)
+        if dead:
             yield _FREE, {"line": line, "dead": dead}
-        return dict(sorted(((name, stamp) for name, stamp, is_alive in rows if is_alive), key=lambda row: row[1]))
+        return {name: stamp for stamp, name in sorted(there)}
 
     def _next(self, line: str, there: dict[str, str], gone: str | None) -> Script[str | None]:
         """Delete one of the places that are there. Return the first one that is left."""
@@ -536,7 +552,7 @@ class HeldPlaces:
         yield UNSYNCED, {}
         yield from self._alone(line)
         if self._life.due:
-            yield _RENEW, {"holder": self._holder, "lease": self._lease}
+            yield from self._extend()
         there = yield from self._line(line)
         if is_free := len(there) < most or waits:
             last = max((int(stamp or 0) for stamp in there.values()), default=0)

@@ -138,6 +138,32 @@ async def test_no_turn_is_taken_away(
     await other.go()
 
 
+@pytest.mark.parametrize("judge", ["one that renews first", "one that looks before"])
+async def test_a_clock_of_the_store_that_is_set_on_takes_no_turn_away(engine: Engine, judge: str) -> None:
+    clock, entered = Clock(), list[str]()
+    first, second, life = engine.history(lease=30), engine.history(lease=30), Liveness(30, clock)
+    holder = Visitor(first, "holder", entered)
+    await holder.inside.wait()
+    other = Visitor(second, "other", entered)
+    await in_line(engine, 2)
+    for _ in range(5):
+        life.renewed()
+        clock.now += 9
+    places = second._places  # type: ignore[attr-defined]
+    places._life = life
+    await engine.execute(f"UPDATE places SET expires = expires - {DAY} WHERE line = 'processes'")
+    if judge == "one that renews first":
+        clock.now += 2
+    for _ in range(3):
+        await places.look()
+    await in_line(engine, 2)
+    assert entered == ["holder"]
+    places._life = Liveness(30)
+    await holder.go()
+    await other.inside.wait()
+    await other.go()
+
+
 async def test_the_turn_of_a_dead_holder_goes_on(engine: Engine, wall: Callable[[float], None]) -> None:
     first, second, entered = engine.history(lease=0.3), engine.history(lease=0.3), list[str]()
     holder = Visitor(first, "holder", entered)

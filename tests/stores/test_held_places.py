@@ -59,9 +59,11 @@ async def two(run_engine: RunEngine) -> AsyncIterator[tuple[Process, Process]]:
         await process.places.close()
 
 
-async def age(engine: RunEngine, seconds: float) -> None:
-    """All leases of processes are older by so much."""
-    await engine.execute(f"UPDATE places SET expires = expires - {seconds} WHERE line = 'processes'")
+async def age(engine: RunEngine, seconds: float, *others: Process) -> None:
+    """The leases of all processes are older by so much, or those of some of them."""
+    names = "', '".join(process.places._holder for process in others)
+    which = f" AND name IN ('{names}')" if others else ""
+    await engine.execute(f"UPDATE places SET expires = expires - {seconds} WHERE line = 'processes'{which}")
 
 
 async def test_processes_count_together(two: tuple[Process, Process]) -> None:
@@ -94,7 +96,7 @@ async def test_places_of_a_dead_process_are_free_after_its_lease(
     assert await dead.take() is not None
     await alive.lives_for(2 * LEASE)
     assert await alive.take() is None, "its lease is not over"
-    await age(run_engine, LEASE + 1)
+    await age(run_engine, LEASE + 1, dead)
     await alive.lives_for(1)
     assert await alive.take() is not None
     await dead.places.look()
