@@ -88,7 +88,7 @@ class Encoder(EncoderLike):
     buffered: ClassVar[Collection[PartKind]] = ()
     """The kinds of parts that the wire has in one piece, of `TOOL_CALL` and `REASONING`: `buffered_part` gets them."""
     _handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
-    _at_once: ClassVar[Set[type]] = DELTAS
+    _at_once: Set[type] = DELTAS
     """Types of events that are written at once while nothing waits."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -100,7 +100,7 @@ class Encoder(EncoderLike):
             handlers |= {ev.PartStarted: _begin_buffered, ev.PartEnded: _end_buffered}
             handlers |= {_PIECES[kind]: _buffer for kind in cls.buffered}
         cls._handlers = handlers
-        cls._at_once = DELTAS | (cls.free - {ev.MessageStarted})  # one of a further choice may be left out
+        cls._at_once = _passing(cls.free)
 
     def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
         """`card` is the card of the dialect with the options of the route; `lane` is that of `Sequencer`."""
@@ -119,6 +119,8 @@ class Encoder(EncoderLike):
         self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
         one_choice = context.lost if self._projection.has_one_choice else None
         self._sequencer = Sequencer(one_choice, self.free, self.inline, self.within, lane)
+        if self.free is not type(self).free:  # as an option of the route says
+            self._at_once = _passing(self.free)
         self._cut_calls = CutCalls() if self.holds_cut_calls else None
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
@@ -263,6 +265,11 @@ class Encoder(EncoderLike):
 def _value_of(frame: bytes | Frame) -> Any:
     """Return the payload of a frame as a JSON value."""
     return loads(frame.data if isinstance(frame, Frame) else frame)
+
+
+def _passing(free: Set[type]) -> Set[type]:
+    # A message is none of them: one of a further choice may be left out.
+    return DELTAS | (free - {ev.MessageStarted})
 
 
 def _begin_buffered(encoder: Encoder, event: ev.PartStarted) -> None:
