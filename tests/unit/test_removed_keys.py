@@ -41,7 +41,7 @@ def refused(folder: Path, backend: dict[str, Any], route: dict[str, Any]) -> str
 def test_every_removed_option_is_tried() -> None:
     options = {key.rpartition(".options.")[2] for key in REMOVED if ".options." in key}
     assert set(HAD) == options
-    assert len(REMOVED) == len(options) + 1
+    assert len(REMOVED) == len(options)
 
 
 @pytest.mark.parametrize(("option", "dialect"), [(option, name) for option in HAD for name in HAD[option]])
@@ -57,9 +57,3 @@ def test_an_option_that_there_was_is_refused(tmp_path: Path, option: str, dialec
     assert error == f"{place}.options.{option}: `{option}` is gone: {REMOVED[key]}"
     assert model is not None
     assert option not in model.model_fields
-
-
-def test_a_backend_of_extras_is_their_name(tmp_path: Path) -> None:
-    route = {"dialect": "openai-chat", "path": "/v1", "backend": "demo", "extras": {"backend": "it"}}
-    error = refused(tmp_path, {"dialect": "openai-chat", "url": "http://h/v1"}, route)
-    assert error == f"5: routes[0].extras: `extras.backend` is gone: {REMOVED['routes.extras.backend']}"

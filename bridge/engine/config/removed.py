@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 REMOVED: dict[str, str] = {
-    "routes.extras.backend": "write the name of the backend itself, `extras: NAME`",
     "routes.options.arguments": "a call is sent once, with its complete arguments",
     "routes.options.done_mark": "streams end with [DONE] where the protocol has it",
     "routes.options.honour_stream": "every answer is streamed, as by the reference server",

@@ -22,7 +22,6 @@ from bridge.engine.config.kinds import (
     names_in,
 )
 from bridge.engine.config.problems import at, expected, wrong
-from bridge.engine.config.removed import removed
 from bridge.engine.config.schema.base import ConcurrencySection, FreeOptions, OrOff, Section, dialect_options
 
 
@@ -127,11 +126,9 @@ class RouteSection(Section):
 
     @field_validator("extras", mode="before")
     @classmethod
-    def _extras_are_a_name(cls, value: Any) -> Any:
-        instead = removed("routes.extras.backend") if isinstance(value, dict) else None
-        if instead is not None:
-            raise wrong(instead)
-        return value
+    def _name_of_extras(cls, value: Any) -> Any:
+        """`{backend: NAME}` is another way to write the name."""
+        return value["backend"] if isinstance(value, dict) and value.keys() == {"backend"} else value
 
     @field_validator("tools", mode="wrap")
     @classmethod
