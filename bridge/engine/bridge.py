@@ -613,7 +613,7 @@ class Bridge:
             run_id=plan.run_id,
             created_at=plan.created_at,
         )
-        return await self.run(route, plan.request, caller)
+        return await self.run(route, plan.request, caller=caller)
 
     def _planned(self, plan: RunPlan) -> Route | None:
         """The route of a plan, which another process may have made."""

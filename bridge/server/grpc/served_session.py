@@ -161,7 +161,7 @@ class TurnRunner:
                 run_id=context.run_id,
                 created_at=context.created_at,
             )
-            run = await self._bridge.run(route, request, sender)
+            run = await self._bridge.run(route, request, caller=sender)
             report.back = run.backend.name
             context.model = shown_model(run, context)
             encoder = session.encoder(context)

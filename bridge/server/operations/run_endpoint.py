@@ -47,7 +47,7 @@ async def serve_answer_or_run(exchange: ServerExchange) -> web.StreamResponse:
 async def attend(exchange: ServerExchange, request: Request, caller: RunCaller) -> web.StreamResponse:
     """Run a request in a slot of its owner, and answer it."""
     await exchange.hold(exchange.limiter.slot(exchange.user))
-    run = await exchange.bridge.run(exchange.route, request, caller)
+    run = await exchange.bridge.run(exchange.route, request, caller=caller)
     exchange.run_began(run)
     try:
         # A long prompt need not be held while its answer streams.

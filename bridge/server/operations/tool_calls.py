@@ -430,7 +430,7 @@ class _Call:
         exchange, context = self.exchange, self.exchange.context
         try:
             caller = replace(self._caller, run_id=context.run_id, created_at=context.created_at)
-            run = await exchange.bridge.run(exchange.route, request, caller)
+            run = await exchange.bridge.run(exchange.route, request, caller=caller)
         except BridgeError as error:
             self._fail(encoder, error)
             return

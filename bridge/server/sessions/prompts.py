@@ -145,13 +145,13 @@ class PromptRun:
             run_id=scope.run_id,
         )
         try:
-            return await bridge.run(route, request, caller)
+            return await bridge.run(route, request, caller=caller)
         except RequestError as error:
             if error.code is not ErrorCode.CONFLICT or not (request.resume and request.messages):
                 raise
             # What waited is known to nobody any more.
             request.resume = []
-            return await bridge.run(route, request, caller)
+            return await bridge.run(route, request, caller=caller)
 
     async def _read(self, run: Run, request: Request, scope: RunScope) -> Answer:
         """Write the events of a run as they come, and return the whole answer."""
