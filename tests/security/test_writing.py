@@ -23,8 +23,9 @@ from bridge.engine.bridge import Bridge
 from bridge.errors import BackendError, BridgeError, ErrorCode
 from bridge.run.run import Run
 from bridge.server.host.app import make_app
+from bridge.server.requests.exchange import EXCHANGE
 from bridge.server.requests.state import Hosting
-from bridge.server.requests.writing import StreamedResponse, hold
+from bridge.server.requests.writing import StreamedResponse
 from tests.server.harness import Exchange, ask, bound_socket, fake_backend, post, serving
 
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -503,8 +504,8 @@ async def test_what_a_request_holds_is_left_when_its_answer_is_written() -> None
             held.remove(self.name)
 
     async def own(http: web.Request) -> web.StreamResponse:
-        await hold(http, Place("one"))
-        await hold(http, Place("two"))
+        await http[EXCHANGE].hold(Place("one"))
+        await http[EXCHANGE].hold(Place("two"))
         assert held == ["one", "two"]
         if "fail" in http.query:
             raise BridgeError("no")
