@@ -71,6 +71,19 @@ async def test_other_versions_of_http_are_refused_in_ours(version: str, path: st
     assert b"error" in body
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/nowhere"])
+async def test_an_unknown_expectation_is_refused(path: str) -> None:
+    """By aiohttp, before any of our handlers: with the headers of every response."""
+    async with serving(dict(CONFIG)) as base:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nexpect: dinner\r\nconnection: close\r\n\r\n".encode())
+        async with asyncio.timeout(20):
+            data = await reader.read()
+        writer.close()
+    assert data.startswith(b"HTTP/1.1 417 ")
+    assert b"x-request-id: " in data
+
+
 @pytest.mark.parametrize(
     "head",
     [b"GET /" + b"a" * 40_000 + b" HTTP/1.1\r\n", HEAD + b"cookie: " + b"a" * 40_000, HEAD + b"x" * 40_000 + b": y"],

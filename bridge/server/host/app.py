@@ -274,7 +274,9 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
     """The headers of every response: request id and CORS. There is one response for each request."""
 
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
-        exchange = http[EXCHANGE]
+        exchange = http.get(EXCHANGE)
+        if exchange is None:  # aiohttp has answered before any middleware, as it does to an unknown `Expect`
+            exchange = ServerExchange(http, state.bridge, state.refusals)
         exchange.begin_response(response)
         if isinstance(response, (web.Response, StreamedResponse)) and not exchange.is_own_page:
             task = cast("Task", asyncio.current_task())

@@ -281,6 +281,12 @@ class ServerExchange:
             if begun is None or not self._is_cut:
                 raise
             response = begun
+        except Exception as error:
+            # The response could not be written: it is not of the length that its head has promised.
+            failed = self._failed(error)
+            if failed is None:
+                raise
+            response = failed
         finally:
             self._finish()
         return response
