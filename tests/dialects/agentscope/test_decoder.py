@@ -66,6 +66,13 @@ def test_a_run_begins_with_its_response() -> None:
     assert started == RunStarted("run1", "s", None, 1_700_000_001, {}, {"agentscope": {"id": "r"}})
 
 
+@pytest.mark.parametrize(("choice", "reason"), [(0, FinishReason.LENGTH), (1, FinishReason.STOP)])
+def test_a_run_ends_for_the_reason_of_its_first_choice(choice: int, reason: FinishReason) -> None:
+    whole = [{"type": "text", "text": "Hello"}]
+    metadata = {"finish_reason": "length", "choice_index": choice}
+    assert told(CREATED, message("m", "completed", whole, metadata=metadata), DONE).reason is reason
+
+
 def test_text_told_four_times_is_passed_once() -> None:
     whole = [{"type": "text", "text": "Hello"}]
     answer = told(
