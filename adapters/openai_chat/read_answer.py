@@ -44,7 +44,7 @@ _USUAL_CHOICE_KEYS = _CHOICE_KEYS | {"logprobs"}
 _TEXT, _STOP = (
     PartKind.TEXT,
     FinishReason.STOP,
-)  # reading a member off its enumeration costs as much as making half an event
+)  # read once: a member of an enumeration is slow to look up in Python 3.11
 _PLAIN = frozenset({"content", "role"})
 _DELTA_KEYS = frozenset(
     {"content", "role", "refusal", "tool_calls", "function_call", "reasoning_content", "reasoning", "audio", "images"}

@@ -50,7 +50,7 @@ from bridge.toolkit import Encoder
 from bridge.toolkit.citations import citations_in
 from bridge.toolkit.template import HOLE, Template, filled
 
-# Reading a member off its enumeration costs as much as making half an event.
+# Read once: a member of an enumeration is slow to look up in Python 3.11.
 _TEXT, _REASONING, _TOOL_CALL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL_CALL
 _FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
 _MOST_CHOICES = 128

@@ -24,7 +24,7 @@ from bridge.model.halves import Halves
 from bridge.model.open_part import OpenMessage, OpenPart
 from bridge.model.parts import Extras, Origin, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
-# Reading a member off its enumeration costs as much as making half an event.
+# Read once: a member of an enumeration is slow to look up in Python 3.11.
 _TOOL_CALL, _REASONING = PartKind.TOOL_CALL, PartKind.REASONING
 _STOP, _TOOL_CALLS, _INTERRUPTED = FinishReason.STOP, FinishReason.TOOL_CALLS, FinishReason.INTERRUPTED
 _LOOSE = frozenset({_STOP, _TOOL_CALLS, _INTERRUPTED})

@@ -10,7 +10,7 @@ from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, PartKind
 from bridge.model.parts import Extras
 
-_TOOL_CALL = PartKind.TOOL_CALL  # reading a member off its enumeration costs as much as making half an event
+_TOOL_CALL = PartKind.TOOL_CALL  # read once: a member of an enumeration is slow to look up in Python 3.11
 _Maker = Callable[[str, str, Extras | None], Event]
 _MAKERS: dict[PartKind, _Maker] = {
     PartKind.TEXT: ev.TextDelta,

@@ -206,7 +206,8 @@ def commit(
 def _forget_surplus(owner: str, most: int, grace: Grace) -> Script[None]:
     """Delete the oldest conversations of an owner beyond a number.
 
-    Of very many, as after the limit was set, twice what is new since the last time, so that nobody waits for it.
+    Where very many are beyond it, as after the limit was lowered, each call deletes a part of them: a commit does not
+    wait for all.
     """
     ((count,),) = yield _COUNT, {"owner": owner}
     many = min(count - most, max(_BATCH, 2 * most // _SAMPLE))

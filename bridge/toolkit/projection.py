@@ -20,7 +20,7 @@ from bridge.toolkit.media import answer_feature
 from bridge.toolkit.refusals import is_beside
 
 _AS_TEXT = "sent as text"
-# Reading a member off its enumeration costs as much as making half an event.
+# Read once: a member of an enumeration is slow to look up in Python 3.11.
 _EXACT, _DROP = Support.EXACT, Support.DROP
 _TEXT, _REFUSAL, _CALL = PartKind.TEXT, PartKind.REFUSAL, PartKind.TOOL_CALL
 _FUNCTION, _CANCELED = Origin.FUNCTION, FinishReason.CANCELED

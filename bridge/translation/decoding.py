@@ -9,7 +9,7 @@ from bridge.model.events import TERMINAL
 from bridge.translation import framing
 from bridge.translation.framing import Splits, arrays, lines
 
-_JSON_LINES = Framing.JSON_LINES  # reading a member off its enumeration costs as much as making half an event
+_JSON_LINES = Framing.JSON_LINES  # read once: a member of an enumeration is slow to look up in Python 3.11
 _LOOKED_AT = 64
 """Bytes at the beginning of an answer that are looked at together to tell a stream from a body in one piece."""
 

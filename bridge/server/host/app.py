@@ -222,7 +222,7 @@ def _nowhere(http: web.Request) -> Failure:
         path, route = meant
         likely = f"Did you mean {path}{f' ({route.dialect.name})' if route is not None else ''}? "
         if route is not None:
-            http[EXCHANGE].meant(route.dialect)
+            http[EXCHANGE].answer_as(route.dialect)
     hint = f"{likely}Routes: {', '.join(f'{known.dialect.name} at {known.path}' for known in routes)}."
     text = f"There is nothing at {http.method} {shortened(http.path)}."
     failure = Failure(ErrorCode.NOT_FOUND, text, backend_code=UNKNOWN_PATH)

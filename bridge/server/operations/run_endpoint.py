@@ -83,7 +83,7 @@ async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
         response = StreamedResponse(headers=headers, slow_reader=exchange.server.slow_reader, report=report)
     # A WebSocket is kept open by pings.
     keeps_alive = exchange.stream is None and route.options.keeps_alive
-    keepalive = Keepalive(http, run, response, translation, report, exchange.server, keeps_alive=keeps_alive)
+    keepalive = Keepalive(exchange, run, response, translation, keeps_alive=keeps_alive)
     try:
         context.model = shown_model(run, context)
         if route.capabilities.eager_start and not route.passthrough:

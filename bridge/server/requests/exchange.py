@@ -53,20 +53,20 @@ class RunLock(Protocol):
 
 
 class ServerExchange:
-    """One request and its response. A message over a connection or in a batch with others has one of its own.
+    """One request and its response. Each message of a connection, and each message of a batch, has one of its own.
 
-    What belongs to a route is there once `begin` was called, which is before its operation is.
+    The attributes from `route` to `report` are set by `begin`, which is called before the operation of a route.
 
     Attributes:
         http: The request as aiohttp has it.
         request_id: The client's own id if it is well formed, else one made here.
         run_id: The id of the run that the request starts.
         user: The user who sent it, who owns all that is made with it; empty where anybody may call.
-        guard: The checks of its endpoint; None where nothing serves its path.
+        guard: The checks of its endpoint; None if nothing serves its path.
         initiator: The page for which a browser sent it; None for a program.
-        begun: The response whose head is out, or about to be: there can be no other one.
-        is_own_page: It is one of the bridge's own page: no page of another origin may read the answer.
-        is_served: A route serves it, so that it has a log line.
+        begun: The response whose head was sent, or is being sent: there can be no other one.
+        is_own_page: The bridge's own page sent it: no page of another origin may read the answer.
+        is_served: `begin` was called, so that it has a log line.
         route: The route that serves it.
         context: What the codecs of the route know of it.
         report: The facts of its log line.
@@ -94,7 +94,7 @@ class ServerExchange:
         self.initiator: Initiator | None = None
         self.begun: web.StreamResponse | None = None
         self.is_own_page = False
-        self._meant: Dialect | None = None
+        self._shape: Dialect | None = None
         self.is_served = False
         self.lock: RunLock | None = None
         self.stream: web.StreamResponse | None = None
@@ -117,7 +117,7 @@ class ServerExchange:
     def part(self) -> ServerExchange:
         """Return the exchange of one message of a batch: it has a run of its own, and the log line of the batch."""
         own = self.message()
-        own._belongs_to(self.handler)
+        own._set_route(self.handler)
         own.report, own.context.site, own.is_served = self.report, self.context.site, True
         return own
 
@@ -170,7 +170,7 @@ class ServerExchange:
 
     def begin(self, handler: RouteHandler) -> None:
         """Begin to serve it on a route: from now on it is open, and has a log line."""
-        self._belongs_to(handler)
+        self._set_route(handler)
         route, metrics, self.is_served = self.route, self.bridge.host.metrics, True
         self.report = AccessRecord(
             self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics=metrics
@@ -183,7 +183,7 @@ class ServerExchange:
         if handler.watches:
             self._watch_client()
 
-    def _belongs_to(self, handler: RouteHandler) -> None:
+    def _set_route(self, handler: RouteHandler) -> None:
         route, details = handler.route, self._endpoint_details()
         self.handler, self.route, self.limiter = handler, route, handler.limiter
         self.context = Context(
@@ -342,16 +342,16 @@ class ServerExchange:
         failure.details = {**failure.details, **details}
         return error_of(self._dialect, failure)
 
-    def meant(self, dialect: Dialect) -> None:
+    def answer_as(self, dialect: Dialect) -> None:
         """Answer an unknown path in the shape of this dialect, unless a route is nearer."""
-        self._meant = dialect
+        self._shape = dialect
 
     @property
     def _dialect(self) -> Dialect | None:
         """The dialect that serves it, else the one with the nearest mount path."""
         if self.guard is not None:
             return self.guard.dialect
-        return nearest_dialect(self.bridge.routes, self.http) or self._meant
+        return nearest_dialect(self.bridge.routes, self.http) or self._shape
 
     @property
     def _is_cut(self) -> bool:

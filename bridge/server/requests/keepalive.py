@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from bridge.run.run import Run
-from bridge.server.requests.access_log import AccessRecord
+from bridge.server.requests.exchange import ServerExchange
 from bridge.server.requests.http_messages import name_losses
 from bridge.translation import Translation
-
-if TYPE_CHECKING:
-    from bridge.engine.config import ServerSection
 
 _LOOKS = 4
 """How often in `keepalive` a stream is looked at: a silence is noticed late by at most one of these parts."""
@@ -32,22 +28,20 @@ class Keepalive:
 
     def __init__(
         self,
-        http: web.Request,
+        exchange: ServerExchange,
         run: Run,
         response: web.StreamResponse,
         translation: Translation,
-        report: AccessRecord,
-        server: ServerSection,
         *,
         keeps_alive: bool = True,
     ) -> None:
         """`keeps_alive`: False for a route whose clients get nothing on an idle stream."""
-        self._http = http
+        self._http = exchange.http
         self._run = run
         self._response = response
         self._translation = translation
-        self._report = report
-        self._keepalive = server.keepalive if keeps_alive else None
+        self._report = exchange.report
+        self._keepalive = exchange.server.keepalive if keeps_alive else None
         self._silent_since = time.monotonic()
         self._sent = 0
         self.has_begun = False
