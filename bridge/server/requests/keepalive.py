@@ -27,28 +27,22 @@ class Keepalive:
     """
 
     def __init__(
-        self,
-        exchange: ServerExchange,
-        run: Run,
-        response: web.StreamResponse,
-        translation: Translation,
-        *,
-        keeps_alive: bool = True,
+        self, exchange: ServerExchange, run: Run, response: web.StreamResponse, translation: Translation
     ) -> None:
-        """`keeps_alive`: False for a route whose clients get nothing on an idle stream."""
         self._http = exchange.http
         self._run = run
         self._response = response
         self._translation = translation
         self._report = exchange.report
-        self._keepalive = exchange.server.keepalive if keeps_alive else None
+        # A WebSocket is kept open by pings.
+        writes = exchange.stream is None and exchange.route.options.keeps_alive
         self._silent_since = time.monotonic()
         self._sent = 0
         self.has_begun = False
         self._beat: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        if self._keepalive:
-            self._timer = asyncio.get_running_loop().call_later(self._keepalive / _LOOKS, self._check, self._keepalive)
+        if writes and (keepalive := exchange.server.keepalive):
+            self._timer = asyncio.get_running_loop().call_later(keepalive / _LOOKS, self._check, keepalive)
 
     async def begin(self) -> None:
         """Send the head of the response, unless it was sent. Raises `ConnectionError` if the client has gone."""
