@@ -32,7 +32,7 @@ from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.run.attached import Attached, LinkedMedia, has_media
-from bridge.run.attempt import BackendAttempt
+from bridge.run.attempt import BackendAttempt, NextAttempt
 from bridge.run.backend import Backend, CallInfo
 from bridge.run.continuation import StreamContinuation, continued_request
 from bridge.run.conversation import queued_turns, threads
@@ -336,18 +336,24 @@ class Bridge:
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         caller = caller or RunCaller()
-        group, lost = route.group_for(request), caller.lost
+        group = route.group_for(request)
         first, *others = _in_order(group, request, caller)
-        before = lost.copy() if others else lost
-
-        async def prepare(backend: Backend, continued: str) -> BackendAttempt:
-            lost.rewind(before)
-            return await self._attempt(route, request, caller, group, backend, continued)
-
+        next_attempts = self._next_attempts(route, request, caller, group, others) if others else ()
         continuation = StreamContinuation() if route.mid_stream_fallback else None
         attempt = await self._attempt(route, request, caller, group, first)
-        next_attempts = [partial(prepare, backend) for backend in others]
         return Run(attempt, next_attempts, continuation, self.config.server.limits.answer)
+
+    def _next_attempts(
+        self, route: Route, request: Request, caller: RunCaller, group: BackendGroup, backends: Sequence[Backend]
+    ) -> list[NextAttempt]:
+        """Return what makes the attempts after the first one, each with what was lost before all of them."""
+        before = caller.lost.copy()
+
+        async def prepare(backend: Backend, continued: str) -> BackendAttempt:
+            caller.lost.rewind(before)
+            return await self._attempt(route, request, caller, group, backend, continued)
+
+        return [partial(prepare, backend) for backend in backends]
 
     async def _attempt(
         self,
