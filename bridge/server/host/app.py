@@ -12,6 +12,7 @@ from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from multidict import istr
 
 from bridge.contract import Endpoint, Operation
 from bridge.engine.bridge import Bridge
@@ -25,7 +26,7 @@ from bridge.server.page.site import Page
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.exchange import EXCHANGE, Serve, ServerExchange
 from bridge.server.requests.guard import Guard
-from bridge.server.requests.http_messages import OTHER_VERSION
+from bridge.server.requests.http_messages import OTHER_VERSION, REQUEST_ID
 from bridge.server.requests.state import STATE, Hosting, State, Task
 from bridge.server.requests.writing import StreamedResponse
 
@@ -33,6 +34,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
+_SERVER = istr("server")
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
 
@@ -167,7 +169,6 @@ def _serving(state: State) -> Middleware:
     @web.middleware
     async def serve(request: web.Request, handler: Handler) -> web.StreamResponse:
         http = request
-        state.silent_connections.note(http.protocol)
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
         async def handle(exchange: ServerExchange) -> web.StreamResponse:
@@ -278,16 +279,17 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
         if exchange is None:  # aiohttp has answered before any middleware, as it does to an unknown `Expect`
             exchange = ServerExchange(http, state.bridge, state.refusals)
         exchange.begin_response(response)
-        if isinstance(response, (web.Response, StreamedResponse)) and not exchange.is_own_page:
+        if not (exchange.is_served or exchange.is_own_page) and isinstance(response, (web.Response, StreamedResponse)):
+            # A route's handler knows the task until the response is written.
             task = cast("Task", asyncio.current_task())
             state.writing.add(task)
             task.add_done_callback(state.writing.discard)
         headers = response.headers
-        headers["x-request-id"] = exchange.request_id
+        headers[REQUEST_ID] = exchange.request_id
         guard = exchange.guard
         if guard is not None and guard.dialect.request_id_header:
             headers[guard.dialect.request_id_header] = exchange.request_id
-        headers["server"] = "dialect-bridge"
+        headers[_SERVER] = "dialect-bridge"
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()

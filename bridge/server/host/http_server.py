@@ -22,6 +22,7 @@ from bridge.errors import BridgeError, ConfigError, Failure, log_unexpected
 from bridge.server.host import listeners as listening
 from bridge.server.host.app import make_app
 from bridge.server.host.server_connection import checking_version, listen
+from bridge.server.host.silent_connections import SilentConnections
 from bridge.server.requests.coalescing import MergedWork, in_daemon_thread
 from bridge.server.requests.state import STATE, Hosting, State
 
@@ -117,6 +118,7 @@ class HttpServer:
         # `State.drain` drains streams, since it can still write to them; aiohttp would only close them.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
         self._listeners: list[asyncio.Server] = []
+        self._silent_connections = SilentConnections(bridge.config.server.body_time)
         self._agents = _agents_of(bridge, self._state)
         served = {each.address: each for each in before._agents} if before is not None else {}
         self._followed = {a.address: served[a.address] for a in self._agents if a.address in served}
@@ -128,7 +130,7 @@ class HttpServer:
                 each.check(self._followed[each.address])
         await self._runner.setup()
         if self._runner.server is not None:
-            self._state.silent_connections.start(self._runner.server)
+            self._silent_connections.start(self._runner.server)
             self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
@@ -203,7 +205,7 @@ class HttpServer:
         await stopping
 
     async def close(self) -> None:
-        self._state.silent_connections.stop()
+        self._silent_connections.stop()
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*(each.stop(0) for each in self._agents))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTooLong
 
@@ -32,10 +32,11 @@ _OFFER = re.compile(rb"^upgrade[ \t]*:", re.IGNORECASE | re.MULTILINE)
 class ServerConnection(web.RequestHandler):
     """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software.
 
-    `frames`: what a client has sent since its connection became a WebSocket.
+    `frames`: what a client has sent since its connection became a WebSocket. `has_asked`: it has sent a request.
     """
 
     frames: ReceivedFrames | None = None
+    has_asked = False
 
     def __init__(self, server: web.Server, note: Note, **options: Any) -> None:
         """`note` gets the failure of what is no request, its status and the peer's address."""
@@ -55,10 +56,13 @@ class ServerConnection(web.RequestHandler):
         """
         known = self._request_count
         super().data_received(data)
-        if self._request_count == known or not self._messages or self._upgraded:
+        if self._request_count == known:
+            return
+        self.has_asked = True
+        if not self._messages or self._upgraded:
             return
         message, payload = self._messages[-1]
-        if isinstance(message, RawRequestMessage) and "upgrade" in message.headers and _goes_on(message, data):
+        if isinstance(message, RawRequestMessage) and hdrs.UPGRADE in message.headers and _goes_on(message, data):
             self._messages[-1] = message._replace(should_close=True), payload
 
     def handle_error(

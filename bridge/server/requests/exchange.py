@@ -30,11 +30,11 @@ from bridge.server.auth.cors import Initiator, check_json
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.guard import Guard
-from bridge.server.requests.http_messages import FAILURE, decoded, error_of, is_request_id
+from bridge.server.requests.http_messages import REQUEST_ID, ErrorResponse, decoded, error_of, is_request_id
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.nearest import nearest_dialect
 from bridge.server.requests.spans import spanned
-from bridge.server.requests.writing import HeldResource, abort, has_left, is_whole, send
+from bridge.server.requests.writing import HeldResource, StreamedResponse, abort, has_left, is_whole, send
 
 if TYPE_CHECKING:
     from bridge.engine.config import ServerSection
@@ -81,31 +81,31 @@ class ServerExchange:
     limiter: RouteLimiter
     handler: RouteHandler
     report: AccessRecord
+    user = ""
+    guard: Guard | None = None
+    initiator: Initiator | None = None
+    begun: web.StreamResponse | None = None
+    is_own_page = False
+    is_served = False
+    lock: RunLock | None = None
+    stream: web.StreamResponse | None = None
+    known: Callable[[StoredResponses | None], StoredResponses] | None = None
+    observe: Callable[[Sequence[Event]], None] | None = None
+    _shape: Dialect | None = None
+    _is_message = False
+    _span: AbstractContextManager[None] | None = None
+    _watch: RunWatch | None = None
+    _leaving: asyncio.Task[None] | None = None
 
     def __init__(self, http: web.Request, bridge: Bridge, audit_log: AuditLog) -> None:
-        sent = http.headers.get("x-request-id")
+        sent = http.headers.get(REQUEST_ID)
         self.http = http
         self.bridge = bridge
         self.server: ServerSection = bridge.config.server
         self.run_id = token_hex(16)
         self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
-        self.user = ""
-        self.guard: Guard | None = None
-        self.initiator: Initiator | None = None
-        self.begun: web.StreamResponse | None = None
-        self.is_own_page = False
-        self._shape: Dialect | None = None
-        self.is_served = False
-        self.lock: RunLock | None = None
-        self.stream: web.StreamResponse | None = None
-        self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
-        self.observe: Callable[[Sequence[Event]], None] | None = None
         self._audit_log = audit_log
-        self._is_message = False
         self._held: list[HeldResource] = []
-        self._span: AbstractContextManager[None] | None = None
-        self._watch: RunWatch | None = None
-        self._leaving: asyncio.Task[None] | None = None
 
     def message(self) -> ServerExchange:
         """Return the exchange of one message that came over this request's connection."""
@@ -126,9 +126,9 @@ class ServerExchange:
     async def enter(self, guard: Guard) -> None:
         """Check that its sender may use the endpoint of `guard`, and count it. Raises `BridgeError`."""
         self.guard = guard
-        guard.check_origin(self.http, self.initiator)
-        guard.check_draining()
-        self.user = await guard.identify(self.http)
+        guard.check(self.http, self.initiator)
+        if guard.identifies:
+            self.user = await guard.identify(self.http)
 
     async def admit(self) -> None:
         """Check one more message of a connection or a batch as if it had come alone. Raises as `enter` does."""
@@ -370,8 +370,8 @@ class ServerExchange:
             abort(self.http)
             raise ConnectionResetError("A response was begun already; the connection was closed.")
         self.begun = response
-        if (failure := response.get(FAILURE)) is not None:
-            self.audit(response.status, failure)
+        if isinstance(response, (ErrorResponse, StreamedResponse)) and response.failure is not None:
+            self.audit(response.status, response.failure)
 
     # ------------------------------------------------------------------ what is said of it
 

@@ -173,10 +173,6 @@ class Slots:
         routes = [pool for pools in self.routes.values() for pool in pools.values()]
         return sum(pool.waiting for pool in (self.pool, *routes, *self.users.values()))
 
-    def slot(self, user: str, route: Route) -> Slot:
-        """A slot for this user of a route, to be entered."""
-        return Slot(self, user, route)
-
     def own(self, user: str) -> SlotPool | None:
         """The slots of this user, to be entered at once: it is forgotten when it is idle."""
         if self.each is None:
@@ -310,7 +306,8 @@ class ServerLimits:
 
     def check_model(self, user: str, model: str | None) -> None:
         """Check that this user may name this model. Raises `RequestError` (forbidden)."""
-        if model is not None and not self.allows(user, model):
+        own = self._identity.allowance(user)
+        if own is not None and model is not None and not own.allows(model):
             raise refused(f"This API key does not allow the model {model[:80]!r}.", Reason.MODEL, user=user)
 
     def allows(self, user: str, model: str) -> bool:
@@ -402,35 +399,26 @@ class ServerLimits:
 
 
 class RouteLimiter:
-    """The way in of one route."""
+    """The way in of one route. What users may name is asked of `ServerLimits`."""
 
     def __init__(self, limits: ServerLimits, route: Route) -> None:
         self._limits = limits
         self._route = route
-
-    def check_model(self, user: str, model: str | None) -> None:
-        """See `ServerLimits.check_model`."""
-        self._limits.check_model(user, model)
-
-    def is_limited_to_models(self, user: str) -> bool:
-        """See `ServerLimits.is_limited_to_models`."""
-        return self._limits.is_limited_to_models(user)
-
-    def allows(self, user: str, model: str) -> bool:
-        """See `ServerLimits.allows`."""
-        return self._limits.allows(user, model)
+        self.check_model = limits.check_model
+        self.is_limited_to_models = limits.is_limited_to_models
+        self.allows = limits.allows
 
     def slot(self, user: str) -> Slot:
-        """A slot for one run of this user; see `Slots.slot`."""
-        return self._limits.runs.slot(user, self._route)
+        """A slot for one run of this user, to be entered."""
+        return Slot(self._limits.runs, user, self._route)
 
     def reader_slot(self, user: str) -> Slot:
         """A slot for one reader of a stored run."""
-        return self._limits.readers.slot(user, self._route)
+        return Slot(self._limits.readers, user, self._route)
 
     def socket_slot(self, user: str) -> Slot:
         """A slot for one WebSocket connection."""
-        return self._limits.sockets.slot(user, self._route)
+        return Slot(self._limits.sockets, user, self._route)
 
 
 def _at_limit(most: int | None) -> BackendError:
