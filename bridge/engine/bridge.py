@@ -79,6 +79,7 @@ class Bridge:
         self.tracing = services.tracing
         self.host = Host()
         """The server in front, once there is one."""
+        self._max_answer = config.server.limits.answer
         self._turns = services.turns
         self._store = services.store
         self._attachments = services.attachments
@@ -341,7 +342,7 @@ class Bridge:
         next_attempts = self._next_attempts(route, request, caller, group, others) if others else ()
         continuation = StreamContinuation() if route.mid_stream_fallback else None
         attempt = await self._attempt(route, request, caller, group, first)
-        return Run(attempt, next_attempts, continuation, self.config.server.limits.answer)
+        return Run(attempt, next_attempts, continuation, self._max_answer)
 
     def _next_attempts(
         self, route: Route, request: Request, caller: RunCaller, group: BackendGroup, backends: Sequence[Backend]

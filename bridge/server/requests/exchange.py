@@ -172,9 +172,7 @@ class ServerExchange:
         """Begin to serve it on a route: from now on it is open, and has a log line."""
         self._set_route(handler)
         route, metrics, self.is_served = self.route, self.bridge.host.metrics, True
-        self.report = AccessRecord(
-            self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics=metrics
-        )
+        self.report = AccessRecord(self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics)
         handler.opened()
         if self.bridge.tracing is not None:
             self._span = spanned(self.bridge.tracing, self.http, self.report)
