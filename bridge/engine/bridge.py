@@ -79,6 +79,7 @@ class Bridge:
         self.tracing = services.tracing
         self.host = Host()
         """The server in front, once there is one."""
+        self._public_url = f"{config.server.public_url or ''}".rstrip("/")
         self._max_answer = config.server.limits.answer
         self._turns = services.turns
         self._store = services.store
@@ -462,13 +463,13 @@ class Bridge:
 
     def _files_url(self, route: Route) -> str | None:
         """The public URL below which files are served; None if none is configured."""
-        public, serving = self.config.server.public_url, route if route.serves(Operation.ATTACH) else self._files_route
-        return f"{public}".rstrip("/") + serving.path.rstrip("/") if public and serving is not None else None
+        serving = route if route.serves(Operation.ATTACH) else self._files_route
+        return self._public_url + serving.path.rstrip("/") if self._public_url and serving is not None else None
 
     def _linked(self, route: Route, asked: Request, caller: RunCaller, backend: Backend) -> LinkedMedia | None:
         """What stores media that the client can only be told of; None where all arrive, or no files are served."""
         store, front = self._attachments, caller.capabilities
-        if store is None:
+        if store is None or not self._public_url:
             return None
         files_url = self._files_url(route)
         if files_url is None or route.passthrough or backend.capabilities is front:

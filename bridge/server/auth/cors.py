@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -208,6 +209,7 @@ def _host(origin: str) -> str:
         return ""
 
 
+@lru_cache(maxsize=64)
 def _name(host: str) -> str:
     """The host name in a `Host` header."""
     name, colon, port = host.strip().lower().rpartition(":")

@@ -167,7 +167,7 @@ def _serving(state: State) -> Middleware:
     probes = {health.live, health.ready}
 
     @web.middleware
-    async def serve(request: web.Request, handler: Handler) -> web.StreamResponse:
+    def serve(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
         http = request
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
@@ -186,7 +186,7 @@ def _serving(state: State) -> Middleware:
                     raise
                 raise BridgeError.of(_refusal(http, error)) from None
 
-        return await exchange.answer(handle)
+        return exchange.answer(handle)
 
     return serve
 

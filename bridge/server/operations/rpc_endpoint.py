@@ -152,7 +152,7 @@ class RpcHandler(RouteHandler):
             arriving = Arriving(frames, http.app[BODIES]) if frames is not None else None
             if arriving is not None:
                 arriving.refused.add_done_callback(lambda refused: _refuse(http, carrier, refused))
-            self.opened()
+            task = self.opened()
             self._connections.add(connection)
             try:
                 watched = _Watched(http, carrier, connection, server.limits.socket_idle, server.slow_reader)
@@ -160,7 +160,7 @@ class RpcHandler(RouteHandler):
                 log.debug("a connection ended: %s", ended)
             finally:
                 self._connections.discard(connection)
-                self.closed()
+                self.closed(task)
                 if arriving is not None:
                     arriving.close()
             return carrier.socket  # type: ignore[return-value]  # that of a server

@@ -81,6 +81,7 @@ class ServerExchange:
     limiter: RouteLimiter
     handler: RouteHandler
     report: AccessRecord
+    _task: asyncio.Task[object]
     user = ""
     guard: Guard | None = None
     initiator: Initiator | None = None
@@ -165,15 +166,14 @@ class ServerExchange:
     @property
     def path(self) -> str:
         """The path below the mount path of its route."""
-        mount = self.guard.route.path if self.guard is not None else ""
-        return self.http.path.removeprefix(mount.rstrip("/"))
+        return self.http.path.removeprefix(self.guard.mount if self.guard is not None else "")
 
     def begin(self, handler: RouteHandler) -> None:
         """Begin to serve it on a route: from now on it is open, and has a log line."""
         self._set_route(handler)
         route, metrics, self.is_served = self.route, self.bridge.host.metrics, True
         self.report = AccessRecord(self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics)
-        handler.opened()
+        self._task = handler.opened()
         if self.bridge.tracing is not None:
             self._span = spanned(self.bridge.tracing, self.http, self.report)
             self._span.__enter__()
@@ -409,7 +409,7 @@ class ServerExchange:
                 self._span.__exit__(None, None, None)
             if self._leaving is not None:
                 self._leaving.cancel()
-            self.handler.closed()
+            self.handler.closed(self._task)
         while self._held:
             self._held.pop().leave()
 
@@ -439,20 +439,19 @@ class RouteHandler:
         self.cutting = False
         self._serve = serve
 
-    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
+    def __call__(self, exchange: ServerExchange) -> Awaitable[web.StreamResponse]:
         exchange.begin(self)
-        return await self._serve(exchange)
+        return self._serve(exchange)
 
-    def opened(self) -> None:
-        """A request is served by the current task."""
+    def opened(self) -> asyncio.Task[object]:
+        """A request is served by the current task, which is returned."""
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)
+        return task
 
-    def closed(self) -> None:
-        """The response to the request of the current task is written."""
-        task = asyncio.current_task()
-        assert task is not None
+    def closed(self, task: asyncio.Task[object]) -> None:
+        """The response to the request of this task is written."""
         self.active.discard(task)
 
     def cut(self) -> None:

@@ -36,6 +36,7 @@ class Guard:
         self.dialect = route.dialect
         self.operation = endpoint.operation
         self.route = route
+        self.mount = route.path.rstrip("/")
         self._config = bridge.config
         self._origins = origins
         self._identity = identity
