@@ -21,12 +21,12 @@ from bridge.engine.services import Host
 from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, shortened
 from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
+from bridge.server.host.server_connection import ServerConnection
 from bridge.server.operations.route_operations import RouteOperations
 from bridge.server.page.site import Page
-from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.exchange import EXCHANGE, Serve, ServerExchange
 from bridge.server.requests.guard import Guard
-from bridge.server.requests.http_messages import OTHER_VERSION, REQUEST_ID
+from bridge.server.requests.http_messages import REQUEST_ID
 from bridge.server.requests.state import STATE, Hosting, State, Task
 from bridge.server.requests.writing import StreamedResponse
 
@@ -51,11 +51,11 @@ def make_app(bridge: Bridge, hosting: Hosting | None = None) -> web.Application:
         from bridge.engine.telemetry.metrics import metrics as of_process
 
         metrics = of_process()
-    bridge.serve_for(Host(slots=state.limits, metrics=metrics, spent=state.limits.spent))
+    spent = state.limits.spent if state.limits.has_rates else None
+    bridge.serve_for(Host(slots=state.limits, metrics=metrics, spent=spent))
     page = Page(bridge, state.identity) if server.has_page else None
     app = web.Application(client_max_size=server.max_body, middlewares=[_serving(state)])
     app[STATE] = state
-    app[BODIES] = state.limits.bodies
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if page is not None:
@@ -172,8 +172,9 @@ def _serving(state: State) -> Middleware:
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
         async def handle(exchange: ServerExchange) -> web.StreamResponse:
-            if OTHER_VERSION in http:
-                raise RequestError(f"Expected HTTP/1.1, got {http[OTHER_VERSION]}.", status=505)
+            connection = http.protocol
+            if isinstance(connection, ServerConnection) and connection.other_version is not None:
+                raise RequestError(f"Expected HTTP/1.1, got {connection.other_version}.", status=505)
             if http.path not in probes:
                 state.origins.check_host(http)
                 exchange.initiator = state.origins.initiator_of(http)

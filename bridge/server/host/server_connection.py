@@ -11,13 +11,13 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTooLong
 
 from bridge.errors import ErrorCode, Failure, log_unexpected
 from bridge.server.operations.websocket_frames import ReceivedFrames
-from bridge.server.requests.http_messages import OTHER_VERSION, error_of
+from bridge.server.requests.http_messages import error_of
 
 log = logging.getLogger("bridge.server.http")
 
@@ -33,10 +33,12 @@ class ServerConnection(web.RequestHandler):
     """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software.
 
     `frames`: what a client has sent since its connection became a WebSocket. `has_asked`: it has sent a request.
+    `other_version`: in which it has sent the last one, where that is not served.
     """
 
     frames: ReceivedFrames | None = None
     has_asked = False
+    other_version: str | None = None
 
     def __init__(self, server: web.Server, note: Note, **options: Any) -> None:
         """`note` gets the failure of what is no request, its status and the peer's address."""
@@ -115,17 +117,18 @@ def _failure(status: int, error: BaseException | None) -> Failure:
 
 
 def checking_version(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
-    """Return a `web.Server.request_factory` that marks requests of other versions than HTTP/1: see `OTHER_VERSION`.
+    """Return a `web.Server.request_factory` that notes other versions than HTTP/1 as `ServerConnection.other_version`.
 
     aiohttp takes them, and would answer in the version that it was asked in.
     """
 
-    def request(message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
-        if message.version in (HttpVersion10, HttpVersion11):
-            return make(message, *rest)
-        made = make(message._replace(version=HttpVersion11, should_close=True), *rest)
-        made[OTHER_VERSION] = f"HTTP/{message.version.major}.{message.version.minor}"
-        return made
+    def request(
+        message: RawRequestMessage, payload: StreamReader, connection: ServerConnection, *rest: Any
+    ) -> web.BaseRequest:
+        if message.version not in (HttpVersion11, HttpVersion10):
+            connection.other_version = f"HTTP/{message.version.major}.{message.version.minor}"
+            message = message._replace(version=HttpVersion11, should_close=True)
+        return make(message, payload, connection, *rest)
 
     return request
 

@@ -167,9 +167,6 @@ class HeldBody:
         self.resize(0)
 
 
-BODIES = web.AppKey("bodies", Bodies)
-
-
 def _arrived(http: web.Request, limit: int) -> bytes:
     """Return a body that has arrived with the head of its request, as small ones do."""
     _check_encoding(http)

@@ -28,7 +28,7 @@ from bridge.run.run import Run
 from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.cors import Initiator, check_json
 from bridge.server.requests.access_log import AccessRecord
-from bridge.server.requests.bodies import BODIES
+from bridge.server.requests.bodies import Bodies
 from bridge.server.requests.guard import Guard
 from bridge.server.requests.http_messages import REQUEST_ID, ErrorResponse, decoded, error_of, is_request_id
 from bridge.server.requests.limits import RouteLimiter
@@ -160,8 +160,14 @@ class ServerExchange:
         """
         http = self.http
         check_json(http, self.initiator)
-        body = await http.app[BODIES].read(http, self.user)
+        body = await self.bodies.read(http, self.user)
         return WireRequest(http.method, self.path, http.headers, http.query, http.match_info, body)
+
+    @property
+    def bodies(self) -> Bodies:
+        """What reads the bodies of requests."""
+        assert self.guard is not None, "a body is read for an endpoint"
+        return self.guard.bodies
 
     @property
     def path(self) -> str:

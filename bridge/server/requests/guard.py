@@ -37,6 +37,7 @@ class Guard:
         self.operation = endpoint.operation
         self.route = route
         self.mount = route.path.rstrip("/")
+        self.bodies = limits.bodies
         self._config = bridge.config
         self._origins = origins
         self._identity = identity

@@ -20,8 +20,6 @@ from bridge.translation.framing import arrays, sse
 T = TypeVar("T")
 
 REQUEST_ID = istr("x-request-id")
-OTHER_VERSION = web.RequestKey("other_version", str)
-"""The version of HTTP in which a request was sent, where that is not served."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
 """Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""
