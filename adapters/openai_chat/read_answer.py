@@ -77,8 +77,6 @@ class ChatDecoder(JsonDecoder):
 
     def __init__(self, context: Context, options: BackOptions, *, streamed: bool = True) -> None:
         super().__init__(context)
-        audio = context.request.extra(NAME).get("audio") if context.request else None
-        self._audio_format = audio.get("format") if isinstance(audio, dict) else None
         self._request = context.request
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
@@ -419,7 +417,7 @@ class ChatDecoder(JsonDecoder):
         if isinstance(end, Failure):
             error = error_in(choice)
             self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
-        elif end is not None and (lane := self._open(index)).finished is None:
+        elif end is not None and (lane := self._lanes.get(index) or self._open(index)).finished is None:
             lane.finished = end
             lane.stop = self._stop_in(choice) if end is _STOP else None
             self.builder.end_reason(index, end)
@@ -459,7 +457,8 @@ class ChatDecoder(JsonDecoder):
                 self.builder.flow(index, kind, piece)
             if lane.annotations:
                 self._cite(index, lane)
-            lane.calls.close()
+            if lane.calls.open:
+                lane.calls.close()
             if lane.audio:
                 self._sound(index, joined(lane.audio))
 
@@ -467,7 +466,9 @@ class ChatDecoder(JsonDecoder):
         """Add one whole audio, after its transcript."""
         self.builder.end_part((TRANSCRIPT, index))
         if audio.get("data"):
-            self.builder.add(index, audio_from(audio, self._audio_format, self._streamed))
+            asked = self._request.extra(NAME).get("audio") if self._request is not None else None
+            wanted = asked.get("format") if isinstance(asked, dict) else None
+            self.builder.add(index, audio_from(audio, wanted, self._streamed))
         elif not self._streamed:
             self._raw(index, {"audio": audio})
 

@@ -48,11 +48,12 @@ def refuse_retired(path: str, successor: str) -> NoReturn:
 def read_messages(body: Node) -> list[Message]:
     """Read `messages`. Raises `RequestError`."""
     reader = MessageReader()
-    path = body.at("messages")
     messages = []
-    for index, value in enumerate(body.need_array("messages")):
+    for index, value in enumerate(values := body.need_array("messages")):
         message = plain_message(value, _SPEAKERS) or reader.plain_result(value)
-        messages.append(reader.read(Node.of(value, f"{path}[{index}]")) if message is None else message)
+        messages.append(reader.read(Node.of(value, f"{body.at('messages')}[{index}]")) if message is None else message)
+    if not messages:
+        wrong(body.at("messages"), "at least one message", values)
     return messages
 
 
