@@ -59,12 +59,12 @@ _STOPS = ("stop_reason", "matched_stop", "stopping_word")
 
 
 class _Lane:
-    """The state of one choice."""
+    """The state of one choice. `calls` is None until there is one."""
 
     __slots__ = ("annotations", "audio", "calls", "finished", "stop", "think")
 
-    def __init__(self, calls: Calls, think: ThinkSplitter | None) -> None:
-        self.calls = calls
+    def __init__(self, think: ThinkSplitter | None) -> None:
+        self.calls: Calls | None = None
         self.think = think
         self.annotations: list[Any] = []
         self.audio: list[dict[str, Any]] = []
@@ -77,8 +77,6 @@ class ChatDecoder(JsonDecoder):
 
     def __init__(self, context: Context, options: BackOptions, *, streamed: bool = True) -> None:
         super().__init__(context)
-        audio = context.request.extra(NAME).get("audio") if context.request else None
-        self._audio_format = audio.get("format") if isinstance(audio, dict) else None
         self._request = context.request
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
@@ -197,7 +195,7 @@ class ChatDecoder(JsonDecoder):
             if type(content) is str and plain and not self._split_think:
                 if content:  # the first one contains only the role
                     lane = self._lanes.get(index) or self._open(index)
-                    if lane.calls.open:
+                    if lane.calls is not None and lane.calls.open:
                         lane.calls.settle()
                     self.builder.flow(index, _TEXT, content, extras)
                     if extras is None:
@@ -232,7 +230,9 @@ class ChatDecoder(JsonDecoder):
         if lane is None:
             return message
         if index not in self._by_message:
-            told = {"content", "refusal", *REASONING_FIELDS, *(("tool_calls",) if lane.calls.any else ())}
+            told = {"content", "refusal", *REASONING_FIELDS}
+            if lane.calls is not None and lane.calls.any:
+                told.add("tool_calls")
             return {name: value for name, value in message.items() if name not in told}
         return message
 
@@ -255,8 +255,7 @@ class ChatDecoder(JsonDecoder):
             if not self._started:
                 self._begin()
             self.builder.message(index, choice=index)
-            lane = _Lane(Calls(self.builder, index), ThinkSplitter() if self._split_think else None)
-            self._lanes[index] = lane
+            lane = self._lanes[index] = _Lane(ThinkSplitter() if self._split_think else None)
         return lane
 
     def _delta(self, index: int, delta: dict[str, Any], extras: Extras | None) -> Extras | None:
@@ -321,7 +320,7 @@ class ChatDecoder(JsonDecoder):
 
     def _flow(self, index: int, kind: PartKind, text: str, extras: Extras | None = None) -> None:
         lane = self._open(index)
-        if lane.calls.open:
+        if lane.calls is not None and lane.calls.open:
             lane.calls.settle()
         self.builder.flow(index, kind, text, extras)
 
@@ -365,6 +364,8 @@ class ChatDecoder(JsonDecoder):
         lane = self._open(index)
         if lane.annotations:
             self._cite(index, lane)
+        if lane.calls is None:
+            lane.calls = Calls(self.builder, index)
         if type(fragments) is list and fragments:
             lane.calls.feed(fragments)
         if type(old) is dict and old:
@@ -419,7 +420,7 @@ class ChatDecoder(JsonDecoder):
         if isinstance(end, Failure):
             error = error_in(choice)
             self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
-        elif end is not None and (lane := self._open(index)).finished is None:
+        elif end is not None and (lane := self._lanes.get(index) or self._open(index)).finished is None:
             lane.finished = end
             lane.stop = self._stop_in(choice) if end is _STOP else None
             self.builder.end_reason(index, end)
@@ -459,7 +460,8 @@ class ChatDecoder(JsonDecoder):
                 self.builder.flow(index, kind, piece)
             if lane.annotations:
                 self._cite(index, lane)
-            lane.calls.close()
+            if lane.calls is not None:
+                lane.calls.close()
             if lane.audio:
                 self._sound(index, joined(lane.audio))
 
@@ -467,7 +469,9 @@ class ChatDecoder(JsonDecoder):
         """Add one whole audio, after its transcript."""
         self.builder.end_part((TRANSCRIPT, index))
         if audio.get("data"):
-            self.builder.add(index, audio_from(audio, self._audio_format, self._streamed))
+            asked = self._request.extra(NAME).get("audio") if self._request is not None else None
+            wanted = asked.get("format") if isinstance(asked, dict) else None
+            self.builder.add(index, audio_from(audio, wanted, self._streamed))
         elif not self._streamed:
             self._raw(index, {"audio": audio})
 

@@ -47,12 +47,16 @@ def refuse_retired(path: str, successor: str) -> NoReturn:
 
 def read_messages(body: Node) -> list[Message]:
     """Read `messages`. Raises `RequestError`."""
-    reader = MessageReader()
-    path = body.at("messages")
+    reader: MessageReader | None = None
     messages = []
-    for index, value in enumerate(body.need_array("messages")):
-        message = plain_message(value, _SPEAKERS) or reader.plain_result(value)
-        messages.append(reader.read(Node.of(value, f"{path}[{index}]")) if message is None else message)
+    for index, value in enumerate(values := body.need_array("messages")):
+        message = plain_message(value, _SPEAKERS)
+        if message is None:
+            reader = reader or MessageReader()
+            message = reader.plain_result(value) or reader.read(Node.of(value, f"{body.at('messages')}[{index}]"))
+        messages.append(message)
+    if not messages:
+        wrong(body.at("messages"), "at least one message", values)
     return messages
 
 

@@ -26,7 +26,7 @@ from bridge.dialects.openai_chat.wire import NAME, NOTES, noted, own
 from bridge.model import Request, ResponseFormat, Tool, ToolChoice
 from bridge.model.jsontext import read_body
 from bridge.toolkit.caching import with_control
-from bridge.toolkit.check import Node, model_in, need_json, wrong
+from bridge.toolkit.check import Node, model_in, need_json
 from bridge.toolkit.fields import thread_in
 from bridge.toolkit.tools import FUNCTION, check_choice
 
@@ -43,9 +43,6 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
     model = model_in(body, context.model)
-    nodes = body.need_array("messages")
-    if not nodes:
-        wrong("messages", "at least one message", nodes)
     request = Request(read_messages(body), model=model, stream=False)
     extras = FIELDS.read(body, request)
     if extras.pop(NOTES, None) is not None:  # the name under which our own notes travel

@@ -21,7 +21,7 @@ _NUMBERED = ("tool_calls", "annotations", "images")
 # ------------------------------------------------------------------ towards clients
 
 
-class _Choice:
+class WholeChoice:
     """One choice that grows by deltas, after the one with its role."""
 
     def __init__(self) -> None:
@@ -70,24 +70,15 @@ def _unnumbered(entry: Any) -> Any:
 class Completion:
     """The completion that a client makes of the chunks of a stream, which are not made for it."""
 
-    def __init__(self, head: dict[str, Any]) -> None:
-        """`head` has the fields that all chunks have."""
+    def __init__(self, head: dict[str, Any], first: dict[str, Any]) -> None:
+        """`head` has the fields that all chunks have, `first` those that the first one has beside them."""
+        self.choices: dict[int, WholeChoice] = {}
         self._head = head
-        self._choices: dict[int, _Choice] = {}
-        self._notes: list[dict[str, Any]] = []
-
-    def open(self, index: int) -> None:
-        """Begin a choice."""
-        self._choices[index] = _Choice()
-
-    def add(self, index: int, delta: dict[str, Any], beside: dict[str, Any]) -> None:
-        """Add a delta to a choice, and what is beside it."""
-        self._choices[index].add(delta, beside)
+        self._notes = [first]
 
     def note(self, more: dict[str, Any]) -> None:
         """Add fields beside the choices; the first value of a field counts."""
-        if more:
-            self._notes.append(more)
+        self._notes.append(more)
 
     def value(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -95,7 +86,7 @@ class Completion:
         for note in reversed(self._notes):
             more |= note
         usage = more.pop("usage", None)
-        listed = [choice.plain(index) for index, choice in sorted(self._choices.items())]
+        listed = [choice.plain(index) for index, choice in sorted(self.choices.items())]
         return {**self._head, "object": "chat.completion", "choices": listed, "usage": usage, **more}
 
 

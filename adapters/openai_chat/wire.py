@@ -101,7 +101,7 @@ def read_usage(value: dict[str, Any]) -> UsageReported | None:
     if is_all_zeros(value):
         return None
     rest = {} if _COUNTS.issuperset(value) else without_empty({k: v for k, v in value.items() if k not in _COUNTS})
-    return UsageReported(**counts_in(value), extras=noted(rest))
+    return UsageReported(**counts_in(value), extras=noted(rest) if rest else None)
 
 
 def write_usage(usage: UsageReported) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.whole_answer import Completion
+from bridge.dialects.openai_chat.whole_answer import Completion, WholeChoice
 from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, write_usage
 from bridge.model import (
     ArgsDelta,
@@ -152,7 +152,7 @@ class ChatEncoder(Encoder):
         if self._completion is None:
             self._chunk([{"index": choice, "delta": delta, **beside}], {})
         else:
-            self._completion.add(choice, delta, beside)
+            self._completion.choices[choice].add(delta, beside)
 
     def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
         template = None
@@ -168,12 +168,13 @@ class ChatEncoder(Encoder):
         if known is not None:
             return known
         if self._completion is not None:
-            self._completion.open(choice)
-        while self._completion is None and self._opened < min(choice, _MOST_CHOICES):
-            earlier, self._opened = self._opened, self._opened + 1
-            self._open(earlier)
-        more, self._first = self._first, {}
-        self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **_BESIDE}], more)
+            self._completion.choices[choice] = WholeChoice()
+        else:
+            while self._opened < min(choice, _MOST_CHOICES):
+                earlier, self._opened = self._opened, self._opened + 1
+                self._open(earlier)
+            more, self._first = self._first, {}
+            self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **_BESIDE}], more)
         made = self._choices[choice] = _Choice()
         return made
 
@@ -196,7 +197,7 @@ class ChatEncoder(Encoder):
             self._head |= {name: extras[name] for name in constant if name in extras}
             self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
         if self.in_one_piece:
-            self._completion = Completion(self._head)
+            self._completion = Completion(self._head, self._first)
 
     def message_ended(self, event: MessageEnded) -> None:
         choice = self._choices.get(event.choice) or self._open(event.choice)

@@ -48,6 +48,7 @@ class MessageWriter:
     def __init__(self, context: Context, options: BackOptions, messages: list[Message]) -> None:
         self._lost = context.lost
         self._options = options
+        self._roles = {"developer": "system"} if options.developer_role == "system" else {}
         self._pictures: dict[str, list[Wire]] = {}
         self._index = 0  # of the message that is written
         self._tool_turns: list[bool] | None = None
@@ -74,9 +75,8 @@ class MessageWriter:
     def _message(self, message: Message) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
         if (text := plain_text(message)) and message.role != "tool":
-            wire = self._head(message, self._role(message))
-            wire["content"] = text
-            return [wire]
+            wire = {"role": self._roles.get(message.role, message.role), "content": text}
+            return [{**wire, "name": message.name} if message.name else wire]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[Part] = [p for p in message.parts if not isinstance(p, ToolResult)]
         if message.role == "tool":
@@ -90,10 +90,6 @@ class MessageWriter:
             return results
         return [*results, self._other(message, others)]
 
-    def _role(self, message: Message) -> str:
-        role = message.role
-        return "system" if role == "developer" and self._options.developer_role == "system" else role
-
     def _head(self, message: Message, role: str) -> Wire:
         head: Wire = {"role": role, "content": None}
         if message.name:
@@ -103,7 +99,7 @@ class MessageWriter:
         return head
 
     def _other(self, message: Message, parts: Iterable[Part]) -> Wire:
-        role = self._role(message)
+        role = self._roles.get(message.role, message.role)
         written = [self._part(part, role) for part in parts]
         wire = self._head(message, role)
         wire["content"] = _shortest([w for w in written if w is not None]) or ""

@@ -7,8 +7,10 @@ costs 240 ns instead of 90 ns to create one. `grammar.py` holds the grammar of a
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import compress
 from typing import Any, Final, TypeAlias
 
 from bridge.errors import Failure, shortened
@@ -311,3 +313,8 @@ CONTENT: frozenset[type] = frozenset(
     {MessageStarted, PartStarted, ContentAdded, ToolResulted, StateChanged, Interrupted, Custom, Raw, StepStarted}
 )
 """The event types by which a backend has begun to answer: until one was passed on, a try may be repeated elsewhere."""
+
+
+def of_types(events: Sequence[Event], types: Container[type]) -> Iterator[Any]:
+    """Return the events of these types. The others, which are most of a stream, are passed over in C."""
+    return compress(events, map(types.__contains__, map(type, events)))

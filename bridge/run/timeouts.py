@@ -92,8 +92,7 @@ class Clock:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._due_at = due
-        self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._check)
+        self._look_at(due)
 
     def stop(self) -> None:
         """The run is over."""
@@ -102,11 +101,15 @@ class Clock:
             self._timer.cancel()
             self._timer = None
 
-    def _due(self) -> float | None:
+    def _look_at(self, due: float) -> None:
+        self._due_at = due
+        self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._check)
+
+    def _due(self, awaits_whole: bool = False) -> float | None:
         """When the next limit passes. Only waiting for the backend counts as its silence."""
         limits = self._limits
         wait, since = (limits.idle, self.waiting) if self.opened else (limits.first_event, self._heard)
-        if since is None or self._awaits_whole():
+        if since is None or awaits_whole:
             since = time.monotonic()
         if not limits.total:
             return since + wait if wait else None
@@ -115,19 +118,18 @@ class Clock:
 
     def _check(self) -> None:
         """Gives the backend up when a limit has passed, else comes back when the next one does."""
-        due = self._due()
+        due, now = self._due(self._awaits_whole()), time.monotonic()
         self._timer = None
         if due is None:
             return
-        if due > time.monotonic():
-            self.watch()
+        if due > now:
+            self._look_at(due)
             return
         if self._reader is not None and self.waiting is not None and self.expired is None:
             self.expired = self._lateness(due)
             self._reader.cancel()
         # A busy reader, or an agent that does not let go, is looked at again.
-        self._due_at = time.monotonic() + 1.0
-        self._timer = self._loop.call_later(1.0, self._check)
+        self._look_at(now + 1.0)
 
     def _lateness(self, due: float) -> Failure:
         limits = self._limits

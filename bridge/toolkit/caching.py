@@ -7,6 +7,8 @@ their extras; and so do reports of usage the tokens that were written to the cac
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from bridge.contract.capabilities import Feature
@@ -20,6 +22,7 @@ CONTROL = "cache_control"
 in chat completions as well.
 """
 
+_parts = attrgetter("parts")
 _SECONDS, _SAID = "seconds", "said"
 _SHORT, _LONG = 300, 3600
 """Seconds for which Anthropic caches."""
@@ -65,13 +68,12 @@ def written_of(extras: Extras | None) -> int | None:
 def marks_in(request: Request) -> int:
     """Return how many parts and tools of a request are marked."""
     marks = marks_in_tools(request)
-    for message in request.messages:
-        for part in message.parts:
-            if part.extras:
-                marks += CACHE in part.extras
-            if type(part) is ToolResult:
-                for inner in part.parts:
-                    marks += CACHE in (inner.extras or ())
+    for part in chain.from_iterable(map(_parts, request.messages)):
+        if part.extras:
+            marks += CACHE in part.extras
+        if type(part) is ToolResult:
+            for inner in part.parts:
+                marks += CACHE in (inner.extras or ())
     return marks
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
-from operator import attrgetter
+from itertools import compress
+from operator import attrgetter, is_not
 from typing import Any, NamedTuple
 
 from bridge.contract.capabilities import Feature
@@ -94,6 +95,8 @@ _FEATURES: dict[str, Feature] = {
 _ATTRIBUTES = frozenset(Request.__dataclass_fields__) | {f"sampling.{name}" for name in _SAMPLING}
 OF_OTHERS = "fields of other dialects"
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
+_IS_SAID = partial(is_not, None)
+"""Most attributes of most requests are None, and are passed over in C."""
 
 
 class Fields:
@@ -203,24 +206,20 @@ class Fields:
         """
         out: dict[str, Any] = {}
         values = self._values(request)
-        for row, value in zip(self._rows, values, strict=True):
-            if value is not None and (given is None or row.name not in given):
+        for row, value in compress(zip(self._rows, values, strict=True), map(_IS_SAID, values)):
+            if given is None or row.name not in given:
                 out[row.name] = value if row.write is None else row.write(value)
         if given:
             if not self._ranks.keys() >= given.keys():
                 raise ValueError(f"{self._dialect}: no row for {', '.join(sorted(given.keys() - self._ranks.keys()))}")
-            for name, value in given.items():
-                if value is not None:
-                    out[name] = value
-            out = {name: out[name] for name in sorted(out, key=self._ranks.__getitem__)}
-        if only is not None:
-            out = {name: value for name, value in out.items() if name in only}
+            out |= given
+        order = sorted(out, key=self._ranks.__getitem__) if given else out
+        out = {name: out[name] for name in order if out[name] is not None and (only is None or name in only)}
         carried = self._carried
         if only is not None:
             in_rows = {row.to for row in self._rows if row.name in only}
             carried = carried.difference(row.to for row in self._rows if row.to not in in_rows)
         self._lose(request, lost, carried.union(carries) if carries else carried)
-        out = out if None not in out.values() else {k: v for k, v in out.items() if v is not None}
         return self._nested(out) if self._objects else out
 
     def _nested(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -284,7 +283,7 @@ def _left(carried: frozenset[str]) -> tuple[Callable[[Request], tuple[Any, ...]]
 
 def thread_in(metadata: Mapping[str, Any], wire: WireRequest) -> str | None:
     """Return the thread of a request whose protocol has none: clients name one in the metadata or in a header."""
-    for name in ("session_id", "thread_id"):
+    for name in ("session_id", "thread_id") if metadata else ():
         value = metadata.get(name)
         if isinstance(value, str) and value:
             return value

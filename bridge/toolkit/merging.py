@@ -24,6 +24,8 @@ class Added:
 
     def plain(self) -> dict[str, Any]:
         """The sum as JSON."""
+        if _GROWN.isdisjoint(map(type, self._values.values())):
+            return dict(self._values)
         return {key: _plain(value) for key, value in self._values.items()}
 
     def put(self, key: str, value: Any) -> None:
@@ -83,6 +85,9 @@ class _Entries:
             if key in ("index", "type"):  # the helper of the SDK does not add these two either
                 continued.put(key, value)
         continued.add({key: value for key, value in entry.items() if key not in ("index", "type")})
+
+
+_GROWN: frozenset[type] = frozenset({Added, Pieces, _Entries})
 
 
 def _plain(value: Any) -> Any:

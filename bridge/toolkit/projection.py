@@ -178,10 +178,12 @@ class Projection:
         return self._card.separator if last not in (None, message_id) else ""
 
     def _part_ended(self, event: ev.PartEnded) -> Sequence[Event]:
-        self.watched.discard(event.part_id)
-        self._texts.pop(event.part_id, None)
+        hidden: Feature | None = None
+        if event.part_id in self.watched:  # it is hidden, or a text without a piece
+            self.watched.remove(event.part_id)
+            self._texts.pop(event.part_id, None)
+            hidden = self._hidden.pop(event.part_id, None)
         self.separators.pop(event.part_id, None)
-        hidden = self._hidden.pop(event.part_id, None)
         is_signed = event.signature is not None or event.redacted is not None
         if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)

@@ -162,8 +162,6 @@ class Sequencer:
         if self.busy:
             return False
         kind = type(event)
-        if kind in DELTAS:
-            return True
         if kind is ev.PartStarted:
             lane = self._lane(event)
             if lane in self._open:
@@ -177,7 +175,7 @@ class Sequencer:
             return True
         if kind is ev.MessageStarted and event.choice and self._choice is not None:  # type: ignore[union-attr]
             return False
-        return not self._open or kind in self._free or self._passes(event)
+        return not self._open or kind in DELTAS or kind in self._free or self._passes(event)
 
     def _place(self, event: Event, out: list[Event]) -> None:
         """An event that came while it has to wait for a part, or others do."""

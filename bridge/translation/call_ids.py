@@ -24,6 +24,7 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
+from bridge.model.events import of_types
 from bridge.translation.stage import Stage
 from bridge.translation.survey import Survey
 
@@ -82,8 +83,8 @@ class UniqueCallIds(Stage):
         self._last: dict[str, str] = {}  # of the last call that had a result, by the backend's id
 
     def __call__(self, events: list[Event]) -> list[Event]:
-        for event in events:
-            if type(event) in _OF_CALLS and (type(event) is not PartStarted or event.kind is _TOOL_CALL):
+        for event in of_types(events, _OF_CALLS):
+            if type(event) is not PartStarted or event.kind is _TOOL_CALL:
                 break
         else:
             return events

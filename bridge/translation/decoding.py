@@ -25,6 +25,7 @@ class AnswerDecoder:
         ended: The terminal event is out; whatever is received after it is ignored.
         wire_ended: The terminal event was read from the wire, and not made up for an answer that broke off.
         frames: The frames of the last `receive`, for routes that pass them on unchanged.
+        is_whole: The answer is a body in one piece, as far as its headers and what has come of it tell.
         whole: The answer, if it came in one piece.
     """
 
@@ -44,8 +45,6 @@ class AnswerDecoder:
         self._framing = framing.of(dialect.framing)
         self._dialect = dialect
         self._context = context
-        # A caller without headers has a recording, which is a stream unless its bytes say otherwise.
-        self._is_recording = headers is None
         self._headers = {"content-type": dialect.content_type} if headers is None else headers
         self._status = status
         is_lines = dialect.framing is _JSON_LINES
@@ -53,6 +52,9 @@ class AnswerDecoder:
         self._has_line = False
         self._limit = max_event or self._framing.MAX_EVENT
         self._decoder: Decoder | None = None
+        # A caller without headers has a recording, which is a stream unless its bytes say otherwise.
+        declared = self._framing.CONTENT_TYPE if headers is None else headers.get("content-type", "").lower()
+        self.is_whole = is_lines or not declared.startswith(self._framing.CONTENT_TYPE)
         # The first line and a body in one piece begin alike.
         self._streams: bool | None = False if is_lines else None
         self._buffered: list[bytes] = []
@@ -107,16 +109,6 @@ class AnswerDecoder:
         return events
 
     @property
-    def is_whole(self) -> bool:
-        """The answer is a body in one piece, as far as its headers and what has come of it tell."""
-        return self._streams is False or (self._streams is None and not self._is_declared_stream)
-
-    @property
-    def _is_declared_stream(self) -> bool:
-        declared = self._headers.get("content-type", "").lower()
-        return self._is_recording or declared.startswith(self._framing.CONTENT_TYPE)
-
-    @property
     def _are_declared_lines(self) -> bool:
         return self._headers.get("content-type", "").partition(";")[0].strip().lower() in lines.CONTENT_TYPES
 
@@ -137,6 +129,7 @@ class AnswerDecoder:
             # The bytes before these left it open: white space, or, at the very start, a part of a byte order mark.
             start = b"".join(self._buffered) if self._size - len(data) <= _LOOKED_AT else data
             self._streams = self._framing.is_stream(start)
+            self.is_whole = self.is_whole if self._streams is None else not self._streams
             if self._streams:
                 return self._start_stream(self._framing.Splitter(self._limit))
             if self._dialect.streams_json_arrays and arrays.is_array(start) and self._status < 400:
@@ -147,7 +140,7 @@ class AnswerDecoder:
 
     def _start_stream(self, splitter: Splits) -> bytes:
         """Return all that was kept, now that it is known to be a stream, which `splitter` cuts."""
-        self._streams, self._splitter = True, splitter
+        self._streams, self.is_whole, self._splitter = True, False, splitter
         start, self._buffered = b"".join(self._buffered), []
         return start
 

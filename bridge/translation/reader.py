@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import cast
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
@@ -149,7 +148,8 @@ class Reader:
     def _end(self, events: list[Event]) -> list[Event]:
         """Note the end of the run; return its events, the last one with its time."""
         self.ended = True
-        last = cast("RunFailed | RunFinished", events[-1])
+        last = events[-1]
+        assert isinstance(last, (RunFailed, RunFinished))
         if isinstance(last, RunFailed):
             self.failure = last.error
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 from bridge.model import Event
 
@@ -19,6 +20,12 @@ class Stage:
 
     passes_deltas: bool = False
     """True while batches of nothing but deltas and heartbeats go by unchanged. It may change with each call."""
+    observes: ClassVar[bool] = False
+    """True for a stage that wants to see the deltas that go by: it has a `passed` of its own."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.observes = cls.passed is not Stage.passed
 
     def __call__(self, events: list[Event]) -> list[Event]:
         """Return the events that take the place of these. Raising ends the run with a failure."""
@@ -26,11 +33,6 @@ class Stage:
 
     def passed(self, deltas: list[Event]) -> None:
         """See deltas that went by. By default nothing is done, and this is not called."""
-
-    @property
-    def observes(self) -> bool:
-        """True for a stage that wants to see the deltas that go by: it has a `passed` of its own."""
-        return type(self).passed is not Stage.passed
 
 
 class _Function(Stage):

@@ -101,7 +101,7 @@ class Http1Client:
 
     def keep(self, key: tuple[str, int, bool], connection: Http1Connection) -> None:
         """Take a connection back, for the next request."""
-        if self._closed or not connection.is_open:
+        if self._closed:
             connection.close()
             return
         connection.idle_since = time.monotonic()
@@ -322,9 +322,10 @@ class Http1Connection(asyncio.Protocol):
             else:
                 await self._write(answer, head, memoryview(body))
             if self._sent_all:
-                self._sending = sending
-                if not transport.get_write_buffer_size():
-                    self._note_sent()
+                if transport.get_write_buffer_size():
+                    self._sending = sending
+                else:
+                    sending.sent = time.monotonic()
             await answer.head
         except BaseException:
             self._answer = None

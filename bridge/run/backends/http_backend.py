@@ -12,7 +12,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import aiohttp
@@ -102,7 +102,8 @@ ADVICE: Mapping[int, str] = {
     501: "the url",
 }
 """HTTP status -> what in the configuration of a backend is most likely wrong."""
-_FEW = 64  # paths of a dialect; those with ids in them are not worth remembering
+_FEW = 64
+"""Paths whose addresses are remembered: a dialect has few, apart from those with ids in them."""
 
 
 class _Head(Protocol):
@@ -162,7 +163,7 @@ class HttpBackend(ConfiguredBackend):
         self.secrets = Secrets.sent(api_key, self._headers, address, *credentials_in(self.proxy))
         self._credentials = credentials(self.url, self.secrets.learn) if credentials is not None else None
         self._forward = frozenset(h.lower() for h in forward_headers)
-        self._addresses: dict[str, URL] = {}
+        self.address = lru_cache(_FEW)(self._address)
         self._reading: set[aiohttp.ClientResponse] = set()
         # Answers whose last bytes are still to come, and since when.
         self._ending: dict[aiohttp.ClientResponse, float] = {}
@@ -294,24 +295,19 @@ class HttpBackend(ConfiguredBackend):
         wire.headers = {**wire.headers, **extra, **info.forwarded, **self._headers}
         return wire
 
-    def address(self, path: str) -> URL:
+    def _address(self, path: str) -> URL:
         """Base URL and the dialect's path, with the base's query; a base that ends in the path is taken as it is.
 
         A version with which the path begins is not written twice: people give such bases with it and without, and a
         base that ends in `/v1` means that version where the path says `/v1beta`. So is `/api` at the same place.
         """
-        known = self._addresses.get(path)
-        if known is None:
-            check_path(path)
-            base = self.url.raw_path.rstrip("/")
-            version = _VERSION.match(path)
-            own = _VERSION.fullmatch(base[base.rfind("/") :]) if version and base else None
-            rest = path[version.end() :] if version and own and own[1] == version[1] else path
-            whole = self.url.raw_path if not path or base.endswith(path) else base + rest
-            known = self.url.with_path(whole, encoded=True).with_query(self.url.query)
-            if len(self._addresses) < _FEW:
-                self._addresses[path] = known
-        return known
+        check_path(path)
+        base = self.url.raw_path.rstrip("/")
+        version = _VERSION.match(path)
+        own = _VERSION.fullmatch(base[base.rfind("/") :]) if version and base else None
+        rest = path[version.end() :] if version and own and own[1] == version[1] else path
+        whole = self.url.raw_path if not path or base.endswith(path) else base + rest
+        return self.url.with_path(whole, encoded=True).with_query(self.url.query)
 
     def address_of(self, wire: WireRequest) -> URL:
         """Return where a request goes."""
@@ -404,13 +400,14 @@ class HttpBackend(ConfiguredBackend):
         failure = failure_of(error)
         return self.timeouts.unreached() if failure.code is ErrorCode.BACKEND_TIMEOUT else failure
 
-    async def answer(self, wire: WireRequest) -> HttpAnswer:
+    def answer(self, wire: WireRequest) -> Awaitable[HttpAnswer]:
         """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
-        if self._client is None:
-            return AiohttpAnswer(self, await self.ask(wire))
-        return await self._authorized(wire, self._request)
+        return self._by_aiohttp(wire) if self._client is None else self._authorized(wire, self._by_httptools)
 
-    def _request(self, wire: WireRequest) -> Awaitable[HttpAnswer]:
+    async def _by_aiohttp(self, wire: WireRequest) -> HttpAnswer:
+        return AiohttpAnswer(self, await self.ask(wire))
+
+    def _by_httptools(self, wire: WireRequest) -> Awaitable[HttpAnswer]:
         assert self._client is not None
         return self._client.request(wire.method, self._target(wire), wire.headers, wire.body)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from bridge.contract.dialect import Framing
@@ -40,7 +40,5 @@ class FramingModule(Protocol):
 
 _MODULES: dict[Framing, FramingModule] = {Framing.SSE: sse, Framing.JSON_LINES: lines, Framing.MESSAGES: messages}
 
-
-def of(framing: Framing) -> FramingModule:
-    """The module that reads and writes this framing."""
-    return _MODULES[framing]
+of: Callable[[Framing], FramingModule] = _MODULES.__getitem__
+"""Return the module that reads and writes a framing."""

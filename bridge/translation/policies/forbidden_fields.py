@@ -37,7 +37,7 @@ def redirects(name: str) -> bool:
 
 def without_redirects(request: Request, lost: Losses) -> Request:
     """The request without such fields; what was taken out is noted by name, never by value."""
-    if not request.extras:
+    if not request.extras or not any(request.extras.values()):
         return request
     named: list[str] = []
     extras = dict(request.extras)

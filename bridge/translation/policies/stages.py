@@ -347,8 +347,11 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
     stages = _stages(factories, context, pair)
     if factories:  # they may have added messages
         survey = surveyed(context.request.messages)
-    names = tool_names(context.request, survey, pair.legal_name) if pair.legal_name is not None else None
-    request = context.request if names is None else names.request
+    request, names = context.request, None
+    if pair.legal_name is not None and (survey.names or request.tools):
+        names = tool_names(request, survey, pair.legal_name)
+    if names is not None:
+        request = names.request
     first: list[StageFunction] = [*of_calls(request, back, lost)]
     if names is not None:
         first.append(names.restore)
