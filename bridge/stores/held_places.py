@@ -65,8 +65,12 @@ _LINE = f"""SELECT name, stamp, holder, ({_OWN}),
     FROM places WHERE line = :line"""
 _ADD = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
     VALUES (:line, :name, :holder, :stamp, {_HELD}, '')"""
+_ADD_FIRST = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
+    SELECT :line, :name, :holder, '{1:020}', {_HELD}, ''
+    WHERE NOT EXISTS (SELECT 1 FROM places WHERE line = :line) RETURNING 1"""
 _HAS = "SELECT 1 FROM places WHERE line = :line AND name = :name"
 _LEAVE = "DELETE FROM places WHERE line = :line AND name = :name"
+_LEAVE_OWN = f"{_LEAVE} RETURNING 1"
 _FREE = "DELETE FROM places WHERE line = :line AND name {in dead (text)}"
 _TELL = f"""UPDATE places SET value = CASE WHEN value = '' THEN :what ELSE value END
     WHERE line = :line AND {lives("places")} RETURNING name"""
@@ -270,8 +274,14 @@ class HeldPlaces:
         cancellation, `leave` is still needed.
         """
         await self._entered(place)
+        # Who of another process is next looks for that. One of this process that comes meanwhile does, too.
+        is_last = len(self._queues.get(place.line, ())) <= 1
 
         def script() -> Script[tuple[T, str | None]]:
+            if is_last:
+                if not (yield _LEAVE_OWN, {"line": place.line, "name": place.name}) and place.is_stored:
+                    raise StoreConflict
+                return (yield from work()), None
             yield from self._alone(place.line)
             line = yield from self._line(place.line)
             if place.is_stored and place.name not in line:
@@ -553,6 +563,8 @@ class HeldPlaces:
         yield from self._alone(line)
         if self._life.due:
             yield from self._extend()
+        if most == 1 and (yield _ADD_FIRST, {"line": line, "name": name, "holder": self._holder}):
+            return True
         there = yield from self._line(line)
         if is_free := len(there) < most or waits:
             last = max((int(stamp or 0) for stamp in there.values()), default=0)

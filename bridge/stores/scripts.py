@@ -138,15 +138,18 @@ class Syntax(Protocol):
 class Spelled:
     """A statement in an engine's words. `sets` are the values that `{in}` and `{rows}` name.
 
-    `many` is that of `{values}` or `{each}`.
+    `many` is that of `{values}` or `{each}`. `clocks` are those of `{now}` and `{wall}` that it reads.
     """
 
     text: str
     sets: tuple[str, ...] = ()
     many: str | None = None
+    clocks: tuple[str, ...] = ()
 
 
 _FRAGMENT = re.compile(r"\{(\w+)(?:\s+(\w+)(?:\s+\(([^)]*)\))?)?\}")
+
+_CLOCKS = frozenset({"now", "wall"})
 
 _COLUMN = re.compile(r"\b[a-z_]+\.[a-z_]+\b")
 
@@ -156,11 +159,14 @@ def spelled(statement: str, syntax: Syntax) -> Spelled:
     """Return the statement with its fragments replaced. Raises `KeyError` for an unknown one."""
     sets: list[str] = []
     many: list[str] = []
+    clocks: dict[str, None] = {}
     renamed: dict[str, str] = {}
 
     def replaced(found: re.Match[str]) -> str:
         kind, name, columns = found.groups()
         if name is None:
+            if kind in _CLOCKS:
+                clocks[kind] = None
             return syntax.fragments[kind]
         if kind == "bytes":
             return syntax.size(name)
@@ -178,4 +184,4 @@ def spelled(statement: str, syntax: Syntax) -> Spelled:
     text = _FRAGMENT.sub(replaced, statement)
     if renamed:
         text = _COLUMN.sub(lambda found: renamed.get(found[0], found[0]), text)
-    return Spelled(text.strip(), tuple(sets), many[0] if many else None)
+    return Spelled(text.strip(), tuple(sets), many[0] if many else None, tuple(clocks))

@@ -504,12 +504,13 @@ def run_statement(db: sqlite3.Connection, statement: str, values: Values | None 
     found = spelled(statement, SYNTAX)
     if not found.text:
         return []
-    given: dict[str, Any] = {"now": lease_clock.now(), "wall": time.time(), **(values or {})}
+    given: Values = values or {}
     if found.many is not None:
         db.executemany(found.text, given[found.many])
         return []
-    for name in found.sets:
-        given[name] = orjson.dumps(given[name]).decode()
+    if found.clocks or found.sets:
+        times = {name: lease_clock.now() if name == "now" else time.time() for name in found.clocks}
+        given = {**given, **times, **{name: orjson.dumps(given[name]).decode() for name in found.sets}}
     return db.execute(found.text, given).fetchall()
 
 
