@@ -152,7 +152,8 @@ def as_client_sees(answer: Answer, front: Capabilities) -> Message:
 
 def passes_whole(message: Message) -> bool:
     """Return whether only the message's own dialect knows what it is: the store has no such message of its own."""
-    return any("whole" in fields for fields in (message.extras or {}).values())
+    extras = message.extras
+    return extras is not None and any("whole" in fields for fields in extras.values())
 
 
 # ---------------------------------------------------------------------- where a conversation goes on
