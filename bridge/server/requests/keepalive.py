@@ -52,7 +52,7 @@ class Keepalive:
 
     async def settle(self) -> None:
         """Wait until what is being written beside the pump is written."""
-        if self._beat is not None and not self._beat.done():
+        if self._beat is not None:
             await asyncio.wait({self._beat})
 
     async def _begin(self) -> None:
@@ -68,9 +68,13 @@ class Keepalive:
             self._sent, self._silent_since = self._report.sent, now
         if self._run.waiting is None or now - self._silent_since < keepalive:
             return
-        if self._beat is None or self._beat.done():
+        if self._beat is None:
             self._silent_since = now
             self._beat = asyncio.get_running_loop().create_task(self._keep_open())
+            self._beat.add_done_callback(self._written)
+
+    def _written(self, _: asyncio.Task[None]) -> None:
+        self._beat = None  # a finished task is not held while the backend is silent
 
     async def _keep_open(self) -> None:
         out = self._sign_of_life() if self._run.waiting is not None else b""
