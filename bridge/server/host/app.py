@@ -17,7 +17,7 @@ from bridge.contract import Endpoint, Operation
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.engine.services import Host
-from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, shortened
+from bridge.errors import BridgeError, ErrorCode, Failure, shortened
 from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
 from bridge.server.operations.route_operations import RouteOperations
@@ -25,7 +25,7 @@ from bridge.server.page.site import Page
 from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.exchange import EXCHANGE, Serve, ServerExchange
 from bridge.server.requests.guard import Guard
-from bridge.server.requests.http_messages import OTHER_VERSION
+from bridge.server.requests.http_messages import REFUSED
 from bridge.server.requests.state import STATE, Hosting, State, Task
 from bridge.server.requests.writing import StreamedResponse
 
@@ -171,8 +171,8 @@ def _serving(state: State) -> Middleware:
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
         async def handle(exchange: ServerExchange) -> web.StreamResponse:
-            if OTHER_VERSION in http:
-                raise RequestError(f"Expected HTTP/1.1, got {http[OTHER_VERSION]}.", status=505)
+            if REFUSED in http:
+                raise BridgeError.of(http[REFUSED])
             if http.path not in probes:
                 state.origins.check_host(http)
                 exchange.initiator = state.origins.initiator_of(http)
@@ -275,7 +275,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
 
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
         exchange = http.get(EXCHANGE)
-        if exchange is None:  # aiohttp has answered before any middleware, as it does to an unknown `Expect`
+        if exchange is None:  # of an aiohttp server that is not ours, which answers an unknown `Expect` by itself
             exchange = ServerExchange(http, state.bridge, state.refusals)
         exchange.begin_response(response)
         if isinstance(response, (web.Response, StreamedResponse)) and not exchange.is_own_page:

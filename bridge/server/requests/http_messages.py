@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 FAILURE = web.ResponseKey("failure", Failure)
 """The failure that a response reports to its client."""
-OTHER_VERSION = web.RequestKey("other_version", str)
-"""The version of HTTP in which a request was sent, where that is not served."""
+REFUSED = web.RequestKey("refused", Failure)
+"""Why a request is refused whatever its path: for its version of HTTP, or for what it expects."""
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
 """Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""
