@@ -18,7 +18,7 @@ from bridge.contract import Endpoint, Operation
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.engine.services import Host
-from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, shortened
+from bridge.errors import BridgeError, ErrorCode, Failure, shortened
 from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
 from bridge.server.host.server_connection import ServerConnection
@@ -173,8 +173,8 @@ def _serving(state: State) -> Middleware:
 
         async def handle(exchange: ServerExchange) -> web.StreamResponse:
             connection = http.protocol
-            if isinstance(connection, ServerConnection) and connection.other_version is not None:
-                raise RequestError(f"Expected HTTP/1.1, got {connection.other_version}.", status=505)
+            if isinstance(connection, ServerConnection) and connection.refused is not None:
+                raise BridgeError.of(connection.refused)
             if http.path not in probes:
                 state.origins.check_host(http)
                 exchange.initiator = state.origins.initiator_of(http)
@@ -277,7 +277,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
 
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
         exchange = http.get(EXCHANGE)
-        if exchange is None:  # aiohttp has answered before any middleware, as it does to an unknown `Expect`
+        if exchange is None:  # of an aiohttp server that is not ours, which answers an unknown `Expect` by itself
             exchange = ServerExchange(http, state.bridge, state.refusals)
         exchange.begin_response(response)
         if not (exchange.is_served or exchange.is_own_page) and isinstance(response, (web.Response, StreamedResponse)):

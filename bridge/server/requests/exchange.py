@@ -355,7 +355,7 @@ class ServerExchange:
         """The dialect that serves it, else the one with the nearest mount path."""
         if self.guard is not None:
             return self.guard.dialect
-        return nearest_dialect(self.bridge.routes, self.http) or self._shape
+        return nearest_dialect(self.bridge.routes, self.http.path, self.http.headers) or self._shape
 
     @property
     def _is_cut(self) -> bool:
