@@ -57,6 +57,8 @@ MADE: dict[str, list[Pattern]] = {
     "bridge/testing/queue.py": [re.compile(r"/runs/(?P<id>[^/]+)/events/(?P<other>[^/]+)$")],
 }  # fmt: skip
 METHODS = ("match", "fullmatch", "search", "sub", "split", "findall", "finditer")
+EITHER = ("fullmatch", "sub")
+"""The dearest of those that begin at one place, and of those that begin at each."""
 
 
 PARTS = 20
@@ -121,7 +123,7 @@ def found() -> list[Found]:
         for holder in holders:
             for name, value in list(holder.items()):
                 for pattern in within(value):
-                    used = uses(path).get(name) or METHODS  # by all, where it cannot be seen
+                    used = uses(path).get(name) or EITHER  # where it cannot be seen
                     out.setdefault((f"{place}:{name}", pattern), set()).update(used)
         for number, pattern in enumerate(MADE.get(place, ())):
             out.setdefault((f"{place}:made-{number}", pattern), set()).update(("match", "search", "sub"))

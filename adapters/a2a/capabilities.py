@@ -61,6 +61,7 @@ CAPABILITIES = Capabilities(
     awaits_results=True,
     eager_start=True,
     client_runs_calls=False,
+    cache_writes=True,
     usage_on_failure=True,
     exact_arguments=False,
     exact_results=False,

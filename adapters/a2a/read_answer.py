@@ -55,7 +55,7 @@ from bridge.model.jsontext import arguments_of, dict_of, text_of, whole
 from bridge.model.parts import Extras
 from bridge.model.text import ASKED
 from bridge.toolkit.approvals import question_in
-from bridge.toolkit.counts import counts_in
+from bridge.toolkit.counts import COUNTS, counts_in
 from bridge.toolkit.decoder import JsonDecoder
 from bridge.toolkit.errors import error_in
 from bridge.toolkit.pieces import Pieces
@@ -65,7 +65,6 @@ from bridge.toolkit.words import end_of
 _ANSWER = "answer"
 _WRAPPERS = {"task": "task", "message": "message", "statusUpdate": "status", "artifactUpdate": "artifact"}
 _KINDS = {"task": "task", "message": "message", "status-update": "status", "artifact-update": "artifact"}
-_COUNTS = ("input", "output", "total", "cached", "reasoning")
 PARTS_SAID = "said"
 TASK, CALL, QUESTION = "taskId", "call", "question"
 """Keys of what the decoder notes on a question: the task that waits, the call as `[id, name]`, the id of its message.
@@ -581,10 +580,10 @@ class A2ADecoder(JsonDecoder):
         if not reports:
             return
         total = UsageReported()
-        for name in _COUNTS:
+        for name in COUNTS:
             counts = [n for each in reports if (n := getattr(each, name)) is not None]
             setattr(total, name, sum(counts) if counts else None)
-        if any(getattr(total, name) is not None for name in _COUNTS):
+        if any(getattr(total, name) is not None for name in COUNTS):
             self.builder.usage(total)
 
     def close(self, failure: Failure | None = None) -> list[Event]:
@@ -670,5 +669,5 @@ def _payload(text: str, parts: list[Part]) -> Any:
 
 def _own_usage(counts: Wire) -> UsageReported:
     """Counts of another bridge, which come as doubles where a Struct held them."""
-    found: dict[str, Any] = {name: whole(counts.get(name)) for name in _COUNTS}
+    found: dict[str, Any] = {name: whole(counts.get(name)) for name in COUNTS}
     return UsageReported(**found)

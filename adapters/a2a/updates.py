@@ -46,6 +46,7 @@ from bridge.model import (
 from bridge.model import events as ev
 from bridge.model.jsontext import input_of
 from bridge.toolkit import Encoder
+from bridge.toolkit.counts import counts_of
 from bridge.toolkit.redact import masked
 
 _FREE = frozenset({ev.RunStarted, ev.MessageStarted, ev.MessageEnded, ev.UsageReported, ev.Heartbeat, ev.Interrupted})
@@ -222,16 +223,9 @@ class Updates(Encoder):
         usage = self.usage
         if usage is None:
             return more
-        counts = {
-            "input": usage.input,
-            "output": usage.output,
-            "total": usage.total,
-            "cached": usage.cached,
-            "reasoning": usage.reasoning,
-        }
         total = usage.total if usage.total is not None else (usage.input or 0) + (usage.output or 0)
         adk = {"promptTokenCount": usage.input, "candidatesTokenCount": usage.output, "totalTokenCount": total}
-        return {ADK_USAGE: _given(adk), USAGE: _given(counts), **more}
+        return {ADK_USAGE: _given(adk), USAGE: counts_of(usage), **more}
 
     def finished(self, event: ev.RunFinished) -> None:
         reason, said, asked = event.reason, None, list[ev.Interrupted]()

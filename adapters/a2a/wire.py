@@ -32,6 +32,7 @@ from bridge.model import (
 )
 from bridge.model.jsontext import arguments_of, dict_of, dumps, escape_line_breaks, text_of
 from bridge.toolkit.check import SpelledNode, Spelling
+from bridge.toolkit.media import DEFAULT_TYPES, kind_of
 from bridge.toolkit.words import Meaning, meaning_of, plain
 
 NAME: Final = "a2a"
@@ -241,7 +242,6 @@ def written(value: Any) -> bytes:
 
 # ------------------------------------------------------------------ parts
 
-_KINDS = {"image": MediaKind.IMAGE, "audio": MediaKind.AUDIO, "video": MediaKind.VIDEO}
 CONTENT = ("text", "raw", "url", "data")
 """The fields of a part, one of which it has."""
 
@@ -284,15 +284,9 @@ def _standard(text: str) -> str:
 
 def _media(source: Source, part: Wire, metadata: Wire) -> Media:
     mime, named = text_of(part.get("mediaType")), text_of(metadata.get(KIND))
-    kind = _kind_of(mime)
-    if named in (*_KINDS, "file"):
-        kind = MediaKind(named)
+    kind = MediaKind(named) if named in DEFAULT_TYPES else kind_of(mime)
     rest = {name: each for name, each in metadata.items() if name != KIND}
     return Media(kind, source, mime or None, text_of(part.get("filename")) or None, noted({"metadata": rest}))
-
-
-def _kind_of(mime: str | None) -> MediaKind:
-    return _KINDS.get((mime or "").partition("/")[0].lower(), MediaKind.FILE)
 
 
 def _data(value: Any, metadata: Wire) -> Part:
@@ -317,7 +311,7 @@ def write_part(part: Text | Media | Data, version: Version) -> Wire | None:
         if isinstance(part.source, FileRef):
             return None
         mime = mime_of(part)
-        if _kind_of(mime) is not part.kind:
+        if kind_of(mime) is not part.kind:
             metadata[KIND] = str(part.kind)
         return _file(part.source, mime, part.filename, metadata, version)
     if isinstance(part, Text):

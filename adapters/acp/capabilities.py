@@ -65,6 +65,7 @@ CAPABILITIES = Capabilities(
     # An editor shows what the agent did, and runs nothing of it.
     client_runs_calls=False,
     # Failures are JSON-RPC errors, which have no place for it.
+    cache_writes=True,
     usage_on_failure=False,
     exact_arguments=False,
     runs_tools=RunsTools.ANY,

@@ -493,6 +493,7 @@ def _counts(usage: object) -> dict[str, int]:
 
 _MORE_COUNTS: Mapping[str, tuple[str, ...]] = {
     "cached": ("cachedReadTokens", "cached_read_tokens"),
+    "written": ("cachedWriteTokens", "cached_write_tokens"),
     "reasoning": ("thoughtTokens", "thought_tokens", "reasoningOutputTokens", "reasoning_output_tokens"),
 }
 

@@ -26,7 +26,7 @@ from bridge.model import (
 from bridge.model.jsontext import dict_of, dicts_of, text_of
 from bridge.toolkit.check import Node
 from bridge.toolkit.error_table import ErrorTable
-from bridge.toolkit.media import DEFAULT_TYPES
+from bridge.toolkit.media import DEFAULT_TYPES, kind_of
 
 NAME = "acp"
 VERSION = 1
@@ -209,7 +209,7 @@ def part_of(block: object) -> Part | None:
             mime = text_of(wire.get("mimeType")) or None
             source = FileRef(unquote(uri.removeprefix(FILE_ID))) if uri.startswith(FILE_ID) else Url(uri)
             named = name if name != _name_in(uri) else ""  # that is how a link without a name is written
-            return Media(kind_of_type(mime), source, mime, named or None) if uri else None
+            return Media(kind_of(mime), source, mime, named or None) if uri else None
         case "resource":
             inner = dict_of(wire.get("resource"))
             uri, mime = text_of(inner.get("uri")), _known(inner.get("mimeType"))
@@ -233,13 +233,7 @@ def parts_of(blocks: Iterable[object]) -> list[Part]:
 def media_of(data: str, mime: str | None, uri: str | None = None, kind: MediaKind | None = None) -> Media:
     """Return bytes as a medium. Its name is the last piece of its address."""
     name = (uri or "").partition("?")[0].rpartition("/")[2]
-    return Media(kind or kind_of_type(mime), Inline(data), mime, name or None, noted({"uri": uri}))
-
-
-def kind_of_type(mime: str | None) -> MediaKind:
-    """Return the kind of a medium of this media type."""
-    word = (mime or "").partition("/")[0].strip().lower()
-    return MediaKind(word) if word in ("image", "audio", "video") else MediaKind.FILE
+    return Media(kind or kind_of(mime), Inline(data), mime, name or None, noted({"uri": uri}))
 
 
 def link_text(name: str, uri: str) -> str:
@@ -297,11 +291,12 @@ def _link(media: Media, uri: str) -> Wire:
 
 
 def _media_block(media: Media, data: str) -> Wire:
-    mime = mime_of(media) or DEFAULT_TYPES[MediaKind.FILE]
+    mime = mime_of(media)
     uri = text_of(own(media.extras).get("uri"))
     if media.kind in (MediaKind.IMAGE, MediaKind.AUDIO):
-        wire: Wire = {"type": str(media.kind), "data": data, "mimeType": mime}
+        wire: Wire = {"type": str(media.kind), "data": data, "mimeType": mime or DEFAULT_TYPES[MediaKind.FILE]}
         return {**wire, "uri": uri} if uri and media.kind is MediaKind.IMAGE else wire
+    mime = mime or DEFAULT_TYPES[media.kind]  # nothing else tells its kind
     # The address is required and names what has none here; its scheme is one that nobody opens.
     uri = uri or f"attachment:{quote(media.filename or str(media.kind))}"
     return {"type": "resource", "resource": {"uri": uri, "mimeType": mime, "blob": data}}

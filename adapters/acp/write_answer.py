@@ -335,6 +335,7 @@ def end_of_prompt(reason: FinishReason, usage: Sequence[UsageReported]) -> Wire:
     }
     for name, values in (
         ("cachedReadTokens", [u.cached for u in known]),
+        ("cachedWriteTokens", [u.written for u in known]),
         ("thoughtTokens", [u.reasoning for u in known]),
     ):
         if any(value is not None for value in values):

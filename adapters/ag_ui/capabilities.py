@@ -59,6 +59,7 @@ CAPABILITIES = Capabilities(
     # A client runs what is pending when the run has finished: calls started minus results.
     client_runs_calls=False,
     runs_tools=RunsTools.UNLISTED,
+    cache_writes=True,
     demands=DEMANDS,
     opaque_values="one",
 )

@@ -24,7 +24,7 @@ from bridge.model import (
     unseal,
 )
 from bridge.toolkit.check import Node
-from bridge.toolkit.media import DEFAULT_TYPES
+from bridge.toolkit.media import DEFAULT_TYPES, kind_of
 
 _Wire = dict[str, Any]
 
@@ -93,7 +93,7 @@ def _binary(node: Node) -> Media:
         source = FileRef(file_id)
     else:
         raise RequestError(f"{node.path}: expected one of data, url or id in a binary part.", param=node.path)
-    kind = _KINDS.get((mime or "").partition("/")[0].lower(), MediaKind.FILE)
+    kind = kind_of(mime)
     rest = node.rest({"type", "mimeType", "filename", "data", "url", "id"})
     return Media(kind, source, mime, filename, noted(rest))
 

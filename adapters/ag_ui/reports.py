@@ -19,6 +19,7 @@ _COUNTS = (
     ("total", "totalTokens"),
     ("cached", "cachedInputTokens"),
     ("reasoning", "reasoningTokens"),
+    ("written", "cacheWriteInputTokens"),
 )
 _NAMES = [theirs for _, theirs in _COUNTS]
 _counts_of = attrgetter(*(ours for ours, _ in _COUNTS))

@@ -31,6 +31,7 @@ CAPABILITIES = Capabilities(
     eager_start=True,
     client_runs_calls=False,
     runs_tools=RunsTools.ANY,
+    cache_writes=True,
     logprobs=True,
     citations=True,
 )

@@ -112,8 +112,9 @@ def usage_object(report: UsageReported) -> dict[str, Any] | None:
         total = report.input + report.output
     counts = {"input_tokens": report.input, "output_tokens": report.output, "total_tokens": total}
     usage: dict[str, Any] = {k: v for k, v in counts.items() if v is not None}
-    if report.cached is not None:
-        usage["input_tokens_details"] = {"cached_tokens": report.cached}
+    read = {"cached_tokens": report.cached, "cache_write_tokens": report.written}
+    if details := {k: v for k, v in read.items() if v is not None}:
+        usage["input_tokens_details"] = details
     if report.reasoning is not None:
         usage["output_tokens_details"] = {"reasoning_tokens": report.reasoning}
     return {**usage, "estimated": True} if report.estimated else usage or None

@@ -18,7 +18,6 @@ from bridge.model import (
     Inline,
     Interrupted,
     Media,
-    MediaKind,
     Part,
     PartKind,
     StepEnded,
@@ -31,6 +30,7 @@ from bridge.model.events import Event
 from bridge.model.jsontext import whole
 from bridge.toolkit import JsonDecoder
 from bridge.toolkit.errors import error_in
+from bridge.toolkit.media import kind_of
 from bridge.toolkit.words import end_of
 
 _GAP = "Events of the run were lost while its stream was opened again."
@@ -55,8 +55,7 @@ class _Medium:
 
     def part(self) -> Media | None:
         """The whole medium; None if nothing came. Raises `ValueError` for what is not base64."""
-        main = (self.mime or "").partition("/")[0]
-        kind = MediaKind(main) if main in ("image", "audio", "video") else MediaKind.FILE
+        kind = kind_of(self.mime)
         if self.url is not None:
             return Media(kind, Url(self.url), self.mime, self.name)
         if not self.pieces:
@@ -117,7 +116,7 @@ class Decoder(JsonDecoder):
         self._media: dict[str, _Medium] = {}
         self._results: dict[str, _Result] = {}
         self._step: str | None = None
-        self._input = self._output = self._cached = 0
+        self._input = self._output = self._cached = self._written = 0
 
     # ------------------------------------------------------------------ what a caller tells
 
@@ -251,8 +250,11 @@ class Decoder(JsonDecoder):
         self._input += whole(event.get("input_tokens")) or 0
         self._output += whole(event.get("output_tokens")) or 0
         self._cached += whole(event.get("cache_input_tokens")) or 0
+        self._written += whole(event.get("cache_creation_input_tokens")) or 0
         if self._input or self._output:  # an interrupted call counts nothing
-            self.builder.usage(UsageReported(self._input, self._output, self._input + self._output, self._cached))
+            total = self._input + self._output
+            report = UsageReported(self._input, self._output, total, self._cached, written=self._written or None)
+            self.builder.usage(report)
         self._end_step()
 
     def _end_step(self) -> None:

@@ -64,6 +64,7 @@ CAPABILITIES = Capabilities(
     exact_results=False,
     runs_tools=RunsTools.BOTH,
     call_signatures=CallSignatures.IN_PART,
+    cache_writes=True,
     citations=True,
     demands=DEMANDS,
     file_ids=False,

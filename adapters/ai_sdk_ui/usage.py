@@ -10,10 +10,11 @@ from bridge.toolkit.counts import counts_in
 
 _FIELDS = ("input", "output", "total", "cached", "reasoning")
 _NAMES = ("inputTokens", "outputTokens", "totalTokens", "cachedInputTokens", "reasoningTokens")
-_DETAILS = {
-    "cachedInputTokens": ("inputTokenDetails", "cacheReadTokens"),
-    "reasoningTokens": ("outputTokenDetails", "reasoningTokens"),
-}
+_DETAILS = (
+    ("inputTokenDetails", "cacheReadTokens", "cached"),
+    ("inputTokenDetails", "cacheWriteTokens", "written"),
+    ("outputTokenDetails", "reasoningTokens", "reasoning"),
+)
 _KEYS = ("totalUsage", "usage")
 
 
@@ -21,9 +22,9 @@ def write_usage(usage: UsageReported) -> Wire:
     """The metadata with the counts, in the flat form of version 5 beside the nested one of later versions."""
     values = zip(_NAMES, (getattr(usage, name) for name in _FIELDS), strict=True)
     counts: Wire = {name: value for name, value in values if value is not None}
-    for name, (group, inner) in _DETAILS.items():
-        if name in counts:
-            counts[group] = {inner: counts[name]}
+    for group, name, field in _DETAILS:
+        if (count := getattr(usage, field)) is not None:
+            counts.setdefault(group, {})[name] = count
     return {"usage": counts} if counts else {}
 
 

@@ -19,7 +19,7 @@ from bridge.model import (
 )
 from bridge.model.jsontext import loads, text_of
 from bridge.model.media_types import registered
-from bridge.toolkit.media import DEFAULT_TYPES
+from bridge.toolkit.media import DEFAULT_TYPES, kind_of
 from bridge.toolkit.signed_parts import GOOGLE, signature_of, signed
 
 NAME = "ai-sdk-ui"
@@ -42,7 +42,6 @@ FINISHES: dict[FinishReason, str] = {
     FinishReason.INTERRUPTED: "tool-calls",
 }
 
-_KINDS = {"image": MediaKind.IMAGE, "audio": MediaKind.AUDIO, "video": MediaKind.VIDEO}
 
 Wire = dict[str, Any]
 
@@ -141,7 +140,7 @@ def read_file(wire: Wire) -> Media:
     mime = text_of(wire.get("mediaType"))
     if declared and registered(mime or None) is None:  # `image/*` says less than the URL (vercel/ai#20604)
         mime = declared
-    kind = _kind_of(mime)
+    kind = kind_of(mime)
     if text_of(ours.get("kind")) in DEFAULT_TYPES:
         kind = MediaKind(ours["kind"])
     filename = text_of(wire.get("filename")) or text_of(ours.get("filename"))
@@ -162,14 +161,10 @@ def noted_file(media: Media) -> Wire:
     ours: Wire = {"filename": media.filename} if media.filename else {}
     if media.mime is None:
         ours["guessed"] = True
-    if _kind_of(wire["mediaType"]) is not media.kind:
+    if kind_of(wire["mediaType"]) is not media.kind:
         ours["kind"] = str(media.kind)
     native = metadata_in(media.extras) or {}
     return with_metadata(wire, {**native, OURS: ours} if ours else native)
-
-
-def _kind_of(mime: str) -> MediaKind:
-    return _KINDS.get(mime.partition("/")[0].lower(), MediaKind.FILE)
 
 
 def parsed(arguments: str) -> tuple[Any, bool]:

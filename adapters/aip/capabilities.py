@@ -80,6 +80,7 @@ CAPABILITIES = Capabilities(
     history=HistoryMode.DELTA,
     keeps_history=False,
     client_runs_calls=False,
+    cache_writes=True,
     usage_on_failure=False,
     names_interrupts=False,
     separator="\n\n",

@@ -14,12 +14,10 @@ from bridge.toolkit.redact import LONGEST_WORD, masked
 
 STATUS = "grpc-status"
 """The header that holds the name of the status, such as NOT_FOUND."""
-CODE = "bridge-code"
-"""The header that holds the code of another bridge: several codes have one status."""
 
 LONGEST = 500
 _PREFIX = "Error: "
-_LIMIT, _TOO_LONG = "RESOURCE_EXHAUSTED", "message larger than max"
+_TOO_LONG = "message larger than max"
 
 
 class _Errors(ErrorTable):
@@ -34,10 +32,8 @@ class _Errors(ErrorTable):
             text = words_in(error_in(read_json(wire.body), refused=True) or {})
         text = "" if text[:1] == "<" else masked(text, addresses=True)
         error = {"message": text or f"The agent's side answered with the status {word or wire.status}.", "type": word}
-        if word == _LIMIT and _TOO_LONG in text:  # gRPC's own limit
+        if _TOO_LONG in text:  # gRPC's own limit, which has the status of all others
             error["code"] = str(ErrorCode.TOO_LARGE)
-        else:
-            error["code"] = masked(wire.headers.get(CODE, ""), LONGEST_WORD)
         failure = self.failure(error, None if word else wire.status)
         failure.backend_code = word or None
         return self.with_headers(failure, wire)
@@ -51,7 +47,6 @@ ERRORS = _Errors(
         "NOT_FOUND": ErrorCode.NOT_FOUND,
         "UNAVAILABLE": ErrorCode.BACKEND_UNAVAILABLE,
         "DEADLINE_EXCEEDED": ErrorCode.BACKEND_TIMEOUT,
-        _LIMIT: ErrorCode.RATE_LIMITED,
         "UNAUTHENTICATED": ErrorCode.BACKEND_AUTH,
         "PERMISSION_DENIED": ErrorCode.BACKEND_AUTH,
     },
@@ -73,6 +68,5 @@ def failure_of(text: str) -> Failure:
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    told = {STATUS: ERRORS.word(failure), CODE: str(failure.code), "content-type": "text/plain; charset=utf-8"}
-    headers = {**failure.headers, **told}
+    headers = {**failure.headers, STATUS: ERRORS.word(failure), "content-type": "text/plain; charset=utf-8"}
     return WireResponse(failure.http_status, headers, masked(failure.message, LONGEST).encode("utf-8", "replace"))

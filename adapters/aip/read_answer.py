@@ -15,6 +15,7 @@ from bridge.dialects.aip.wire import AgentMessage, SessionStatus, TaskStatus
 from bridge.errors import ErrorCode, Failure
 from bridge.model import Event, PartKind, Raw, Text, ToolCall, UsageReported
 from bridge.model.jsontext import loads
+from bridge.toolkit.counts import COUNTS
 
 _MESSAGE = "answer"
 
@@ -125,6 +126,5 @@ class Decoder:
             return
         usage = payload.get("usage") if isinstance(payload, dict) else None
         if isinstance(usage, dict):
-            names = ("input", "output", "total", "cached", "reasoning")
-            counts = {name: usage[name] for name in names if type(usage.get(name)) is int}
+            counts = {name: usage[name] for name in COUNTS if type(usage.get(name)) is int}
             self._builder.usage(UsageReported(**counts))

@@ -22,6 +22,7 @@ from bridge.model import events as ev
 from bridge.model.events import Event
 from bridge.model.jsontext import dumps
 from bridge.toolkit import Encoder
+from bridge.toolkit.counts import counts_of
 from bridge.toolkit.media import answer_feature
 
 _MARK = "[reasoning] "
@@ -127,8 +128,7 @@ class TurnEncoder(Encoder):
         usage = self.usage
         extras: dict[str, Any] = {"aip_extras": 1, "finish_reason": str(reason), "model": self._model}
         if usage is not None:
-            names = ("input", "output", "total", "cached", "reasoning")
-            extras["usage"] = {n: value for n in names if (value := getattr(usage, n)) is not None}
+            extras["usage"] = counts_of(usage)
         return dumps(extras)
 
     def _send(

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from bridge.model import Extras, FinishReason, UsageReported
-from bridge.toolkit.caching import CACHE, CONTROL, control_of, with_control, written_of
+from bridge.toolkit.caching import CONTROL, control_of, with_control
 from bridge.toolkit.counts import counts_in, is_count
 from bridge.toolkit.words import reason_of
 
@@ -145,27 +145,25 @@ class UsageReader:
         rest = dict(self._rest)
         details = rest.get("output_tokens_details")
         thought = details.get("thinking_tokens") if isinstance(details, dict) else None
-        if made:
-            rest["cache_creation_input_tokens"] = made
-        extras = noted(rest)
-        if made:
-            extras = {**(extras or {}), CACHE: {"written": made}}
         return UsageReported(
             input=counts.get("input_tokens", 0) + (read or 0) + (made or 0),
             output=counts.get("output_tokens", 0),
             cached=read,
             reasoning=thought if is_count(thought) else None,
-            extras=extras,
+            extras=noted(rest),
+            written=made,
         )
 
 
 def _spelled(counts: dict[str, int]) -> dict[str, int]:
     """Return counts that a server wrote in the names of another API, whose input contains what was cached."""
     cached = min(counts.get("cached", 0), counts.get("input", 0))
+    written = min(counts.get("written", 0), counts.get("input", 0) - cached)
     return {
-        "input_tokens": counts.get("input", 0) - cached,
+        "input_tokens": counts.get("input", 0) - cached - written,
         "output_tokens": counts.get("output", 0),
         "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": written,
     }
 
 
@@ -210,8 +208,7 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
     """
     total, rest = usage.input or 0, own(usage.extras)
     read = min(usage.cached or 0, total)
-    made = rest.get("cache_creation_input_tokens") or written_of(usage.extras)
-    made = min(made, total - read) if is_count(made) else 0
+    made = min(usage.written or 0, total - read)
     out: dict[str, Any] = {
         **_DELTA_USAGE,
         **rest,

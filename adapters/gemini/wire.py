@@ -24,7 +24,7 @@ from bridge.toolkit.check import SpelledNode
 from bridge.toolkit.citations import Positions
 from bridge.toolkit.counts import is_count
 from bridge.toolkit.logprobs import entries, with_bytes
-from bridge.toolkit.media import DEFAULT_TYPES
+from bridge.toolkit.media import DEFAULT_TYPES, kind_of
 from bridge.toolkit.signed_parts import signature_of, signed
 from bridge.toolkit.words import reason_of
 
@@ -99,7 +99,6 @@ def finish_word(reason: FinishReason | None, known: Any = None) -> str:
 
 # ------------------------------------------------------------------ media
 
-_KINDS = {kind.value: kind for kind in MediaKind}
 _UPLOADED = re.compile(r"https://generativelanguage\.googleapis\.com/v[a-z0-9]{1,8}/files/")
 _URL_SAFE = str.maketrans("-_", "+/")
 
@@ -124,11 +123,7 @@ def medium(kind: str, value: dict[str, Any]) -> Media | None:
         public = address.startswith(("http://", "https://")) and not _UPLOADED.match(address)
         source = Url(address) if public else FileRef(address)
     known = "" if mime.endswith("/*") else mime
-    return Media(_kind_of(mime), source, known or None, text_of(value.get("displayName")) or None)
-
-
-def _kind_of(mime: str) -> MediaKind:
-    return _KINDS.get(mime.partition("/")[0], MediaKind.FILE)
+    return Media(kind_of(mime), source, known or None, text_of(value.get("displayName")) or None)
 
 
 def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
@@ -136,7 +131,7 @@ def media_part(media: Media, *, guessed: bool = False) -> dict[str, Any]:
     the like, or `guessed` for servers that need a real one. An address may be without one.
     """
     mime = (_guess(media) if guessed else media.mime) or ""
-    if _kind_of(mime) is not media.kind:
+    if kind_of(mime) is not media.kind:
         mime = DEFAULT_TYPES[media.kind] if guessed or media.kind is MediaKind.FILE else f"{media.kind}/*"
     named = {"displayName": media.filename} if media.filename else {}
     match media.source:

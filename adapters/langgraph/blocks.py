@@ -8,6 +8,7 @@ from bridge.dialects.langgraph.wire import Wire
 from bridge.model import Data, FileRef, Inline, Media, MediaKind, Part, Source, Text, url_of
 from bridge.model.jsontext import dict_of, text_of
 from bridge.model.parts import mime_of, source_of
+from bridge.toolkit.media import kind_of
 
 CALLS = frozenset({
     "function_call", "input_json_delta", "invalid_tool_call", "tool_call", "tool_call_chunk", "tool_use",
@@ -77,9 +78,8 @@ def medium_of(block: Wire) -> Media | None:
         source = FileRef(file_id)
     else:
         return None
-    main = (mime or "").partition("/")[0]
-    if kind is MediaKind.FILE and main in ("image", "audio", "video"):
-        kind = MediaKind(main)
+    if kind is MediaKind.FILE:
+        kind = kind_of(mime)
     if mime is None and fields.get("format") and kind is MediaKind.AUDIO:
         mime = f"audio/{text_of(fields.get('format'))}"
     name = text_of(fields.get("filename")) or text_of(fields.get("name")) or None

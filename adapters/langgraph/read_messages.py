@@ -317,12 +317,12 @@ def _sums(counts: list[tuple[int | None, ...]]) -> tuple[int | None, ...]:
 
 
 def _usage(counts: tuple[int | None, ...]) -> UsageReported:
-    given, made, total, cached, reasoning = counts
-    return UsageReported(given, made, total, cached, reasoning)
+    given, made, total, cached, reasoning, written = counts
+    return UsageReported(given, made, total, cached, reasoning, written=written)
 
 
 def _counts(usage: Any) -> tuple[int | None, ...]:
-    """Return input, output, total, cached and reasoning tokens; nothing if none are reported."""
+    """Return input, output, total, cached, reasoning and written tokens; nothing if none are reported."""
     if not isinstance(usage, dict):
         return ()
     found = (
@@ -331,6 +331,7 @@ def _counts(usage: Any) -> tuple[int | None, ...]:
         usage.get("total_tokens"),
         object_in(usage, "input_token_details").get("cache_read"),
         object_in(usage, "output_token_details").get("reasoning"),
+        object_in(usage, "input_token_details").get("cache_creation"),
     )
     counts = tuple(count if is_count(count) else None for count in found)
     return counts if any(counts) else ()

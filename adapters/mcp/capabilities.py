@@ -40,6 +40,7 @@ CAPABILITIES = Capabilities(
     requests=entries(REQUEST_FEATURES, drop=dict.fromkeys(REQUEST_FEATURES, "there are no backends of this dialect")),
     history=HistoryMode.DELTA,
     client_runs_calls=False,
+    cache_writes=True,
     separator="\n\n",
     names_interrupts=False,
 )

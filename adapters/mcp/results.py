@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bridge.dialects.mcp.wire import OWN, SERVER_KEY, Head, Wire, info
 from bridge.errors import Failure
-from bridge.model import FileRef, Inline, Media, MediaKind, UsageReported, mime_of
+from bridge.model import FileRef, Inline, Media, MediaKind, mime_of
 from bridge.toolkit.media import DEFAULT_TYPES
 from bridge.toolkit.redact import masked
 
@@ -48,18 +46,6 @@ def shaped(head: Head, version: str, members: Wire) -> Wire:
         return members
     meta = {**members.get("_meta", {}), SERVER_KEY: info(version)}
     return {"resultType": "complete", **members, "_meta": meta}
-
-
-def usage_of(usage: UsageReported) -> Wire:
-    """Return the counts of tokens that are known."""
-    counts: dict[str, Any] = {
-        "input": usage.input,
-        "output": usage.output,
-        "total": usage.total,
-        "cached": usage.cached,
-        "reasoning": usage.reasoning,
-    }
-    return {name: count for name, count in counts.items() if count is not None}
 
 
 def own(name: str) -> str:

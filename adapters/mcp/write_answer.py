@@ -34,6 +34,7 @@ from bridge.model import (
 from bridge.model.events import AWAITS_RESULT
 from bridge.model.text import interrupt_text
 from bridge.toolkit import Encoder
+from bridge.toolkit.counts import counts_of
 
 _MESSAGE = "message"
 _FOREIGN_CALL = Failure(
@@ -189,14 +190,14 @@ class CallEncoder(Encoder):
                 "answer": said,
                 **({"conversation": conversation} if conversation else {}),
                 "finish_reason": str(reason),
-                **({"usage": results.usage_of(self._usage)} if self._usage is not None else {}),
+                **({"usage": counts_of(self._usage)} if self._usage is not None else {}),
             }
         return {**members, "_meta": self._meta(str(reason))}
 
     def _meta(self, reason: str) -> Wire:
         meta: Wire = {results.own("finish_reason"): reason}
         if self._usage is not None:
-            meta[results.own("usage")] = results.usage_of(self._usage)
+            meta[results.own("usage")] = counts_of(self._usage)
         if self._model:
             meta[results.own("model")] = self._model
         return meta

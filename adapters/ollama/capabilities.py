@@ -79,6 +79,7 @@ CAPABILITIES = Capabilities(
     ),
     demands=DEMANDS,
     history=HistoryMode.FULL,
+    totals=False,
     usage_on_failure=False,
     separator="\n\n",
     media_types=False,

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.contract import Context, Feature, WireRequest
 from bridge.dialects.ollama.fields import BODY
-from bridge.dialects.ollama.wire import NAME, NOTES, given, plain_name
+from bridge.dialects.ollama.wire import NAME, NOTES, PICTURES, given, is_picture, plain_name
 from bridge.errors import RequestError
 from bridge.model import Inline, Media, MediaKind, Message, Part, Reasoning, Request, Text, ToolCall, ToolResult
 from bridge.model.jsontext import arguments_of, read_body
@@ -82,9 +82,9 @@ def _images(node: Node) -> list[Media]:
         except ValueError:
             raise RequestError(f"{place}: expected an image as base64, got another text.", param=place) from None
         mime = type_of_bytes(start)
-        if mime is None or not mime.startswith("image/"):
+        if not is_picture(mime):
             got = mime or ("a text" if start.isascii() and start.decode().isprintable() else "other data")
-            raise RequestError(f"{place}: expected a PNG, JPEG, GIF or WebP image, got {got}.", param=place)
+            raise RequestError(f"{place}: expected {PICTURES}, got {got}.", param=place)
         found.append(Media(MediaKind.IMAGE, Inline(data), mime))
     return found
 

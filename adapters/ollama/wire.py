@@ -12,6 +12,12 @@ NAME = "ollama"
 NOTES = "notes"
 LATEST = ":latest"
 """The tag of a model that is named without one."""
+PICTURES = "a PNG, JPEG, GIF or WebP image"
+
+
+def is_picture(mime: str | None) -> bool:
+    """Return whether bytes of this type are sent as an image: the wire has no types, so that their first ones count."""
+    return mime is not None and mime.startswith("image/")
 
 
 def given(fields: Wire) -> Wire:

@@ -9,7 +9,7 @@ from bridge.contract import Context, Feature, WireRequest, json_request
 from bridge.dialects.ollama.capabilities import CAPABILITIES
 from bridge.dialects.ollama.fields import BODY, effort_of, write_think
 from bridge.dialects.ollama.options import BackOptions
-from bridge.dialects.ollama.wire import NAME, NOTES, Wire
+from bridge.dialects.ollama.wire import NAME, NOTES, PICTURES, Wire, is_picture
 from bridge.dialects.openai.shapes import write_function
 from bridge.model import (
     Inline,
@@ -24,7 +24,9 @@ from bridge.model import (
     as_text,
     refuse_resume,
 )
+from bridge.model.error_paths import unsupported
 from bridge.model.jsontext import dumps, input_of
+from bridge.model.media_types import type_of_base64
 from bridge.toolkit import MessageLosses
 from bridge.toolkit.tools import supported
 
@@ -80,7 +82,7 @@ def _messages(request: Request) -> list[Wire]:
         for part in message.parts:
             if isinstance(part, ToolResult):
                 name = names.get(part.call_id) or part.name
-                result = {**_message("tool", part.parts), "tool_call_id": part.call_id}
+                result = {**_message("tool", part.parts, request), "tool_call_id": part.call_id}
                 results.append({**result, "tool_name": name} if name else result)
                 continue
             if isinstance(part, ToolCall):
@@ -88,11 +90,11 @@ def _messages(request: Request) -> list[Wire]:
             others.append(part)
         out += results
         if others or not results:
-            out.append(_message("system" if message.role == "developer" else message.role, others))
+            out.append(_message("system" if message.role == "developer" else message.role, others, request))
     return out
 
 
-def _message(role: str, parts: Sequence[Part]) -> Wire:
+def _message(role: str, parts: Sequence[Part], request: Request) -> Wire:
     texts: list[str] = []
     thinking: list[str] = []
     fields: dict[str, Any] = {}
@@ -104,6 +106,9 @@ def _message(role: str, parts: Sequence[Part]) -> Wire:
                 call = {"id": part.call_id, "function": {"name": part.name, "arguments": input_of(part.arguments)}}
                 fields.setdefault("tool_calls", []).append(call)
             case Media(kind=MediaKind.IMAGE, source=Inline(base64=data)):
+                if not is_picture(type_of_base64(data)):
+                    # The wire has no type: servers look at the bytes, and break off with 500 if they know none.
+                    raise unsupported(request.messages, part, f"expected {PICTURES}, as its first bytes tell.")
                 fields.setdefault("images", []).append(data)
             case _:
                 texts.append(as_text(part))

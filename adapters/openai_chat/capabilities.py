@@ -81,6 +81,7 @@ CAPABILITIES = Capabilities(
     keeps_history=False,
     eager_start=False,
     client_runs_calls=True,
+    cache_writes=True,
     usage_on_failure=False,
     inline_media_only=True,
     audio_last=True,

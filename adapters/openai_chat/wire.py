@@ -114,10 +114,11 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
         **own(usage.extras),
         **({"estimated": True} if usage.estimated else {}),
     }
-    if usage.cached is None and usage.reasoning is None:
+    if usage.cached is None and usage.reasoning is None and usage.written is None:
         return out
     for group, name, count in (
         ("prompt_tokens_details", "cached_tokens", usage.cached),
+        ("prompt_tokens_details", "cache_write_tokens", usage.written),
         ("completion_tokens_details", "reasoning_tokens", usage.reasoning),
     ):
         if count is not None:

@@ -78,6 +78,7 @@ CAPABILITIES = Capabilities(
     keeps_history=False,
     eager_start=False,
     client_runs_calls=True,
+    cache_writes=True,
     usage_on_failure=True,
     tool_names="[a-zA-Z0-9_-]{1,64}",
     runs_tools=RunsTools.NEVER,

@@ -12,8 +12,7 @@ from typing import Any
 
 from bridge.dialects.openai.api import with_mark
 from bridge.model import Extras, UsageReported
-from bridge.model.jsontext import dict_of, whole
-from bridge.toolkit.caching import CACHE, written_of
+from bridge.model.jsontext import dict_of
 from bridge.toolkit.counts import counts_in, is_all_zeros
 
 NAME = "openai-responses"
@@ -52,10 +51,7 @@ def read_usage(value: Any) -> UsageReported | None:
     usage = dict_of(value)
     if is_all_zeros(usage):
         return None
-    extras = noted(usage=rest(usage, frozenset(_COUNTS)))
-    if written := whole(dict_of(usage.get("input_tokens_details")).get("cache_write_tokens")):
-        extras = {**(extras or {}), CACHE: {"written": written}}
-    return UsageReported(**counts_in(usage), extras=extras)
+    return UsageReported(**counts_in(usage), extras=noted(usage=rest(usage, frozenset(_COUNTS))))
 
 
 def write_usage(usage: UsageReported) -> dict[str, Any]:
@@ -64,8 +60,8 @@ def write_usage(usage: UsageReported) -> dict[str, Any]:
     more = dict_of(own(usage.extras).get("usage"))
     read = {"cached_tokens": 0, "cache_write_tokens": 0, **dict_of(more.get("input_tokens_details"))}
     made = {"reasoning_tokens": 0, **dict_of(more.get("output_tokens_details"))}
-    if written := written_of(usage.extras):
-        read["cache_write_tokens"] = written
+    if usage.written is not None:
+        read["cache_write_tokens"] = usage.written
     if usage.cached is not None:
         read["cached_tokens"] = usage.cached
     if usage.reasoning is not None:

@@ -196,6 +196,10 @@ class Capabilities:
     """Its clients run every tool call that they see."""
     usage_on_failure: bool = True
     """Its failure frame, or one before it, can carry usage."""
+    cache_writes: bool = False
+    """Its answers report how many tokens were written to the prompt cache; where they do not, that is named as lost."""
+    totals: bool = True
+    """Its answers report a total of tokens; where they do not, one that is no sum of the others is named as lost."""
     names_interrupts: bool = True
     """An answer to an interrupt names the interrupt."""
     awaits_results: bool = False

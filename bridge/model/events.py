@@ -170,7 +170,8 @@ class MessageEnded:
 class UsageReported:
     """Token counts, running totals: the last report counts. `cached` and `reasoning` are parts of input and output.
 
-    `estimated`: the backend reported nothing, and the bridge counted characters.
+    `estimated`: the backend reported nothing, and the bridge counted characters. `written`: the part of the input that
+    was written to the prompt cache, as `cached` is the part that was read from it.
     """
 
     input: int | None = None
@@ -180,6 +181,7 @@ class UsageReported:
     reasoning: int | None = None
     extras: Extras | None = None
     estimated: bool = False
+    written: int | None = None
 
 
 @dataclass(slots=True)

@@ -375,12 +375,14 @@ class DialectConformance:
             named = detail is not None or ("result" in name and str(Feature.TOOL_HISTORY) in sending.lost.names)
             assert arrived or named or not self.names_losses, f"{name} was lost in silence"
 
-    @pytest.mark.parametrize("count", ["cached", "reasoning"])
+    @pytest.mark.parametrize("count", ["total", "cached", "reasoning", "written"])
     def test_each_count_of_an_answer_is_written_or_named(self, dialect: Dialect, count: str) -> None:
         builder = context(None).builder()
         builder.flow(0, PartKind.TEXT, "done")
-        cached, reasoning = (_COUNT, None) if count == "cached" else (None, _COUNT)
-        builder.usage(UsageReported(100_000, 90_000, 190_000, cached, reasoning))
+        # A total that is not the sum of the others: backends count what tools have put into the prompt.
+        report = UsageReported(20_000, 10_000) if count == "total" else UsageReported(100_000, 90_000, 190_000)
+        setattr(report, count, _COUNT)
+        builder.usage(report)
         builder.finish(FinishReason.STOP)
         builder.end()
         events = builder.take()

@@ -1,7 +1,7 @@
 """Marks in a prompt up to which a backend caches it.
 
 Each dialect spells them in its own way, so that parts and tools carry them for all dialects, under the key `CACHE` of
-their extras; and so do reports of usage the tokens that were written to the cache.
+their extras.
 """
 
 from __future__ import annotations
@@ -58,11 +58,6 @@ def seconds_of(extras: Extras | None) -> int | None:
 def is_said(extras: Extras | None) -> bool:
     """Return whether a client marked this in Anthropic's words."""
     return _SAID in (extras or {}).get(CACHE, {})
-
-
-def written_of(extras: Extras | None) -> int | None:
-    """Return how many tokens of the input were written to the cache, by the extras of a report of usage."""
-    return (extras or {}).get(CACHE, {}).get("written")
 
 
 def marks_in(request: Request) -> int:

@@ -6,11 +6,15 @@ from typing import Any, TypeGuard
 
 from bridge.contract.wire import WireResponse
 from bridge.errors import BackendError, ErrorCode
+from bridge.model.events import UsageReported
 from bridge.model.jsontext import is_number, read_json, whole
 
 NOT_REPORTED = "zeros; the backend reported no usage"
 """The detail of a lost usage: the wire requires one, and the backend did not report any."""
 
+
+COUNTS = ("input", "output", "total", "cached", "reasoning", "written")
+"""The counts of `UsageReported`."""
 
 _MOST = 10**15
 
@@ -47,6 +51,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "cachedContentTokenCount", "cached_content_token_count", "cache_read_input_tokens", "num_cached_tokens",
     ),
     "reasoning": ("reasoning_tokens", "reasoningTokens", "thoughtsTokenCount", "thoughts_token_count"),
+    "written": (
+        "cache_creation_input_tokens", "cacheWriteInputTokens", "cache_write_input_tokens", "cache_write_tokens",
+    ),
 }  # fmt: skip
 """The counts of a usage, and their names: OpenAI's, Anthropic's, Gemini's, the AI SDK's, Ollama's, DeepSeek's
 (`prompt_cache_hit_tokens`, capture deepseek-reasoning), Moonshot's (`cached_tokens`), and both spellings of each.
@@ -62,6 +69,11 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
          "outputTokensDetails"),
         ("reasoning_tokens", "reasoningTokens", "thinking_tokens"),
     ),
+    "written": (
+        ("prompt_tokens_details", "input_tokens_details", "promptTokensDetails", "inputTokenDetails",
+         "inputTokensDetails"),
+        ("cache_write_tokens", "cacheWriteTokens", "cache_creation_tokens"),
+    ),
 }  # fmt: skip
 """The counts that APIs also have in an inner object: the names of the object, and of the count in it."""
 _PLACES = {name: (count, rank) for count, names in _NAMES.items() for rank, name in enumerate(names)}
@@ -69,8 +81,8 @@ _INNER = frozenset(group for groups, _ in _GROUPS.values() for group in groups)
 
 
 def counts_in(usage: Any) -> dict[str, Any]:
-    """Return the counts of a usage object of any server: `input`, `output`, `total`, `cached` and `reasoning`, as far
-    as they are reported. Numbers below zero and other values are left out.
+    """Return the counts of a usage object of any server: `input`, `output`, `total`, `cached`, `reasoning` and
+    `written`, as far as they are reported. Numbers below zero and other values are left out.
 
     Pass the object that has the counts; only objects with details are looked into. An inner object counts more than
     other fields, and of several names the one that comes first in the tables.
@@ -98,6 +110,11 @@ def counts_in(usage: Any) -> dict[str, Any]:
         if value is not None:
             found[count] = value
     return found
+
+
+def counts_of(usage: UsageReported) -> dict[str, int]:
+    """Return the counts that are reported by their names in the model, in which bridges send them to each other."""
+    return {name: count for name in COUNTS if (count := getattr(usage, name)) is not None}
 
 
 def _count(given: Any) -> int | None:

@@ -15,6 +15,14 @@ DEFAULT_TYPES = {
 """The media types of bytes whose type nobody named, for wires that demand one."""
 
 
+_KINDS = {kind.value: kind for kind in MediaKind}
+
+
+def kind_of(mime: str | None) -> MediaKind:
+    """Return the kind of a medium of this media type: a file if the type is unknown or that of anything else."""
+    return _KINDS.get((mime or "").partition("/")[0].strip().lower(), MediaKind.FILE)
+
+
 def answer_feature(part: Part) -> Feature:
     """Return the feature of answers for a whole part: a medium, or data."""
     return Feature(str(part.kind)) if isinstance(part, Media) else Feature.DATA

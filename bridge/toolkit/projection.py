@@ -109,7 +109,7 @@ class Projection:
         return (event,)
 
     def _usage_reported(self, event: ev.UsageReported) -> Sequence[Event]:
-        has_details = event.cached is not None or event.reasoning is not None
+        has_details = event.cached is not None or event.reasoning is not None or bool(event.written)
         if self._supports[Feature.USAGE] is Support.DROP:
             self._lost.add(Feature.USAGE)
             if has_details:
@@ -117,7 +117,12 @@ class Projection:
             return ()
         if has_details and self._supports[Feature.USAGE_DETAILS] is Support.DROP:
             self._lost.add(Feature.USAGE_DETAILS)
-            event = replace(event, cached=None, reasoning=None)
+            event = replace(event, cached=None, reasoning=None, written=None)
+        if event.written and not self._card.cache_writes:
+            self._lost.add(Feature.USAGE_DETAILS, "tokens written to the cache")
+            event = replace(event, written=None)
+        if not self._card.totals and event.total not in (None, (event.input or 0) + (event.output or 0)):
+            self._lost.add(Feature.USAGE_DETAILS, "a total that is not the sum of input and output")
         return (event,)
 
     def _raw(self, event: ev.Raw) -> Sequence[Event]:
@@ -321,7 +326,11 @@ def _plan(
             rules[kind] = Projection._hidden_result if kind is ev.ToolResulted else Projection._drop
     if supports[Feature.MODEL] is not Support.DROP:
         del rules[ev.RunStarted]
-    if Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS]):
+    if (
+        Support.DROP not in (supports[Feature.USAGE], supports[Feature.USAGE_DETAILS])
+        and card.cache_writes
+        and card.totals
+    ):
         del rules[ev.UsageReported]
     joins = supports[Feature.PART_BORDERS] is not Support.EXACT
     return supports, rules, joins, card.answer(Feature.CHOICES) is not Support.EXACT

@@ -9,6 +9,7 @@ import pytest
 
 from bridge.contract import WireResponse, registry
 from bridge.dialects.agentscope.errors import ERRORS as agentscope
+from bridge.dialects.aip.errors import ERRORS as aip
 from bridge.errors import KEY_REFUSED, RULES, ErrorCode, Failure
 from bridge.model import RunFailed, RunStarted
 from bridge.testing.wires import decode, encode
@@ -60,6 +61,9 @@ def test_the_code_that_a_bridge_writes_another_one_reads(dialect: str, code: Err
         status = RULES[code].http
         refused = ErrorCode.INVALID_REQUEST if status in (400, 422) else ErrorCode.BACKEND_ERROR
         expected = BY_STATUS[dialect].get(status) or STATUSES.get(status) or refused
+    if dialect == "aip":
+        expected = aip.code_of({"type": RULES[code].grpc})  # the whole error is its gRPC status
+        assert code is not ErrorCode.RATE_LIMITED or expected is code
     if (dialect, code) == ("a2a", ErrorCode.INVALID_REQUEST):
         expected = ErrorCode.BACKEND_ERROR  # the calls of an agent are the bridge's own
     assert failure.code is expected
@@ -79,6 +83,13 @@ def test_the_code_of_a_stream_that_failed_is_read_as_it_was_written(dialect: str
         expected = agentscope.code_of({"code": agentscope.word(Failure(code, ""))})  # the whole error is its word
     assert failure.code is expected
     assert failure.code is ErrorCode.BACKEND_AUTH or "It broke." in failure.message
+
+
+@pytest.mark.parametrize("side", ["", "SERVER: "])
+def test_the_limit_of_grpc_is_one_of_size(side: str) -> None:
+    details = f"{side}Received message larger than max (70018 vs. 65536)".encode()
+    failure = registry.get("aip").decode_error(WireResponse(500, {"grpc-status": "RESOURCE_EXHAUSTED"}, details))
+    assert failure.code is ErrorCode.TOO_LARGE
 
 
 @pytest.mark.parametrize("dialect", BACKS)

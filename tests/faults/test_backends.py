@@ -1,4 +1,7 @@
-"""Every fault of a backend, under every dialect: docs/reliability.md says what comes of it, and is held here."""
+"""Every fault of a backend, under every dialect: docs/reliability.md says what comes of it, and is held here.
+
+A commit runs each fault and each dialect, but not each pair of them; `make pairs` and `make reliability` do.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.faults.measure import Outcome, back_of, outcome
 from tests.faults.table import AGENTS, BACKENDS, Table
 from tests.faults.wire import SPEAKING
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = [pytest.mark.sampled(5), pytest.mark.turns(3)]
 
 ROWS = {table.mark: table.rows() for table in (BACKENDS, AGENTS)}
 

@@ -1,4 +1,4 @@
-"""aegra, a LangGraph server on PostgreSQL, as the backend: its runs end and resume otherwise than LangGraph's own."""
+"""aegra, a LangGraph server on PostgreSQL, as the backend: as LangGraph's own server, and what is its own."""
 
 from __future__ import annotations
 
@@ -15,14 +15,23 @@ import asyncpg
 import pytest
 
 from bridge.errors import ErrorCode
-from bridge.model import Custom, FinishReason, Request, Resume, StateChanged, TextDelta, result_text
+from bridge.model import Request, TextDelta
 from tests.docs.helpers import ROOT, server
-from tests.interop.test_langgraph import answer, asked, bridge, cutting
+from tests.interop.test_langgraph import (  # noqa: F401
+    answer,
+    asked,
+    bridge,
+    test_a_breakpoint_is_passed_with_a_yes,
+    test_a_node_that_fails_is_a_failure_and_the_thread_goes_on,
+    test_a_run_is_canceled_when_its_client_leaves,
+    test_a_stream_that_breaks_goes_on_where_it_was,
+    test_questions_are_answered_by_the_next_request,
+    test_text_reasoning_tools_and_what_a_graph_writes,
+)
 from tests.server.harness import post, serving
 from tests.stores.conftest import postgres  # noqa: F401
 
 PYTHON = Path(sys.prefix) / "aegra" / "bin"
-SLOW = "".join(f"{n} " for n in range(40))
 pytestmark = pytest.mark.interop_all
 
 
@@ -70,21 +79,9 @@ def url(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> Iterator[str
         yield running.url
 
 
-async def test_text_reasoning_tools_and_what_a_graph_writes(url: str) -> None:
-    async with bridge(url) as made:
-        thread = str(uuid4())
-        tool = await answer(made, Request("the weather", thread_id=thread))
-        thought = await answer(made, Request("think", thread_id=thread))
-        custom = await answer(made, Request("custom", thread_id=thread))
-    assert tool.text == "I will look. It is Paris: 21 degrees"
-    assert [(c.name, json.loads(c.arguments)) for c in tool.calls] == [("get_weather", {"city": "Paris"})]
-    assert [(r.call_id, result_text(r.parts)) for r in tool.results] == [(tool.calls[0].call_id, "Paris: 21 degrees")]
-    assert tool.usage is not None
-    assert (tool.usage.input, tool.usage.output, tool.usage.total) == (22, 14, 36)
-    assert (tool.reason, thought.reasoning, thought.text) == (FinishReason.STOP, "Let me see.", "Thought.")
-    assert custom.text == "You said: the weather / think / custom", "the thread remembers"
-    assert [e.value for e in custom.events if isinstance(e, Custom)] == [{"progress": 1}]
-    assert [e.value for e in custom.events if isinstance(e, StateChanged)][-1] == {"count": 4}
+@pytest.fixture
+def names_answered() -> bool:
+    return True
 
 
 async def test_a_request_without_a_thread_needs_the_option(url: str) -> None:
@@ -95,40 +92,6 @@ async def test_a_request_without_a_thread_needs_the_option(url: str) -> None:
     assert refused.failure is not None
     assert refused.failure.details["backend_status"] == 404
     assert said.text == "You said: Hi"
-
-
-async def test_questions_are_answered_by_the_next_request(url: str) -> None:
-    async with bridge(url) as made:
-        thread = str(uuid4())
-        question = await answer(made, Request("ask", thread_id=thread))
-        (interrupt,) = question.interrupts
-        named = Resume(interrupt.interrupt_id, "resolved", "Bob")
-        said = await answer(made, Request("And be quick.", thread_id=thread, resume=[named]))
-        again = await answer(made, Request([], thread_id=thread, resume=[named]))
-        other = str(uuid4())
-        both = await answer(made, Request("two", thread_id=other))
-        answered = await answer(made, Request([], thread_id=other, resume=[Resume("", "resolved", "x")]))
-        approval = await answer(made, Request("approve", thread_id=(third := str(uuid4()))))
-        refused = await answer(made, Request([], thread_id=third, resume=[Resume("", "cancelled")]))
-    assert question.reason is FinishReason.INTERRUPTED
-    assert interrupt.payload == {"question": "What is your name?"}
-    assert said.text == "Hello, Bob!You said: ask / And be quick."
-    assert again.failure is not None
-    assert again.failure.code is ErrorCode.CONFLICT
-    assert sorted(i.payload for i in both.interrupts) == ["A?", "B?"]
-    assert sorted(answered.text.split()) == ["A=x", "B=x"]
-    assert approval.interrupts[0].reason == "tool_call"
-    assert refused.text == "Decided: reject"
-
-
-async def test_a_breakpoint_is_passed_with_a_yes(url: str) -> None:
-    async with bridge(url, assistant_id="paused") as made:
-        thread = str(uuid4())
-        stopped = await answer(made, Request("the weather", thread_id=thread))
-        (interrupt,) = stopped.interrupts
-        went_on = await answer(made, Request([], thread_id=thread, resume=[Resume(interrupt.interrupt_id, "resolved")]))
-    assert stopped.reason is FinishReason.INTERRUPTED
-    assert went_on.text == "It is Paris: 21 degrees"
 
 
 async def test_a_chat_client_answers_the_question_of_a_graph(url: str, tmp_path: Path) -> None:
@@ -147,30 +110,6 @@ async def test_a_chat_client_answers_the_question_of_a_graph(url: str, tmp_path:
     assert last.json["choices"][0]["message"]["content"] == "You said: ask / Bye"
 
 
-async def test_a_node_that_fails_is_a_failure_and_the_thread_goes_on(url: str) -> None:
-    async with bridge(url) as made:
-        thread = str(uuid4())
-        failed = await answer(made, Request("fail", thread_id=thread))
-        after = await answer(made, Request("Hi", thread_id=thread))
-    assert failed.failure is not None
-    assert (failed.failure.code, failed.failure.message) == (ErrorCode.BACKEND_ERROR, "the node broke")
-    assert after.text == "You said: fail / Hi"
-
-
-async def test_a_run_is_canceled_when_its_client_leaves(url: str) -> None:
-    async with bridge(url) as made:
-        thread = str(uuid4())
-        stream = made.stream(Request("slow", thread_id=thread))
-        async for event in stream:
-            if isinstance(event, TextDelta):
-                break
-        await stream.aclose()
-        (left,) = await asked(url, f"/threads/{thread}/runs")
-        after = await answer(made, Request("Hi", thread_id=thread))
-    assert left["status"] == "interrupted"
-    assert after.text == "You said: slow / Hi"
-
-
 @pytest.mark.parametrize("action", ["cancel", "interrupt"])
 async def test_a_run_that_another_caller_cancels_is_no_whole_answer(url: str, action: str) -> None:
     """Its stream ends with `end` and `{"status": "success"}`, or with an error."""
@@ -184,12 +123,3 @@ async def test_a_run_that_another_caller_cancels_is_no_whole_answer(url: str, ac
                 async with session.post(cancel) as reply:
                     assert reply.status == 200
     assert events[-1].error.code is ErrorCode.CANCELED
-
-
-async def test_a_stream_that_breaks_goes_on_where_it_was(url: str) -> None:
-    async with cutting(url, within=b'"content":"7 "') as (proxy, seen), bridge(proxy) as made:
-        said = await answer(made, Request("slow", thread_id=str(uuid4())))
-    assert said.text == SLOW
-    assert (said.failure, said.reason) == (None, FinishReason.STOP)
-    assert [line for line in seen if line.startswith("GET") and line.endswith("/stream")]
-    assert [e.value for e in said.events if isinstance(e, StateChanged)] == [{"count": 1}]

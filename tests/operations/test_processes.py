@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 WORKERS = pytest.mark.parametrize("workers", [1, 2])
 
 
-@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
+@pytest.mark.parametrize("closed", ["1>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"])
 def test_closed_standard_descriptors(tmp_path: Path, closed: str) -> None:
     with started(tmp_path, demo_config(), shell=closed) as it:
         it.until_served()
@@ -29,8 +29,7 @@ def test_closed_standard_descriptors(tmp_path: Path, closed: str) -> None:
         assert it.stopped() == 0
 
 
-@WORKERS
-@pytest.mark.parametrize("output", ["> /dev/full", "2> /dev/full", "> /dev/full 2>&1"])
+@pytest.mark.parametrize(("workers", "output"), [(1, "> /dev/full"), (2, "2> /dev/full"), (2, "> /dev/full 2>&1")])
 def test_output_to_a_full_disk(tmp_path: Path, workers: int, output: str) -> None:
     with started(tmp_path, demo_config(workers=workers), shell=output) as it:
         it.until_served()
@@ -46,15 +45,17 @@ def test_output_that_nobody_reads(tmp_path: Path) -> None:
 
 
 @WORKERS
-@pytest.mark.parametrize("name", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])
-def test_signals_that_do_not_stop_a_server(tmp_path: Path, workers: int, name: signal.Signals) -> None:
+def test_signals_that_do_not_stop_a_server(tmp_path: Path, workers: int) -> None:
+    names = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
     with started(tmp_path, demo_config(workers=workers)) as it:
         # As soon as it handles any: before that, it is Python that starts.
         until(lambda: _handles(it.process.pid, signal.SIGTERM) or it.process.poll() is not None)
-        it.process.send_signal(name)
+        for name in names:
+            it.process.send_signal(name)
         it.until_served()
-        it.process.send_signal(name)
-        it.until_served()
+        for name in names:
+            it.process.send_signal(name)
+            it.until_served()
         assert it.stopped() == 0
 
 
@@ -76,7 +77,7 @@ def test_a_server_that_starts_can_be_stopped(tmp_path: Path) -> None:
 def test_a_second_server_on_the_port_is_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    with started(tmp_path / "one", demo_config(workers=2)) as first:
+    with started(tmp_path / "one", demo_config()) as first:
         first.until_served()
         for workers in (1, 2):
             with started(tmp_path / "two", demo_config(workers=workers), port=first.port) as second:
@@ -103,14 +104,14 @@ def test_a_stop_during_a_reload(tmp_path: Path, workers: int) -> None:
 
 
 @WORKERS
-@pytest.mark.parametrize("name", ["yaml.py", "platform.py", "uvloop.py", "bridge/__init__.py"])
-def test_files_of_the_working_directory_are_not_imported(tmp_path: Path, workers: int, name: str) -> None:
-    file = tmp_path / name
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n")
+def test_files_of_the_working_directory_are_not_imported(tmp_path: Path, workers: int) -> None:
+    for name in ("yaml.py", "platform.py", "uvloop.py", "bridge/__init__.py"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write({name!r})\n")
     with started(tmp_path, demo_config(workers=workers)) as it:
         it.until_served()
-    assert not (tmp_path / "executed").exists()
+    assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
 
 
 @pytest.mark.parametrize("module", ["bridge", "bridge.cli"])

@@ -197,6 +197,7 @@ def test_an_error_repeats_little_of_a_backends(name: str) -> None:
 
 
 @pytest.mark.sampled(5)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
@@ -205,6 +206,7 @@ def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
 
 
 @pytest.mark.sampled(5)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("name", FRONTS)
 def test_a_failure_is_told_in_linear_time(name: str, piece: str) -> None:

@@ -188,6 +188,7 @@ def _usage(usage: UsageReported) -> dict[str, AttributeValue]:
         "gen_ai.usage.input_tokens": usage.input,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.cache_creation.input_tokens": usage.written,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
     }
     return {name: count for name, count in attributes.items() if count is not None}

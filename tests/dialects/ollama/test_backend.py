@@ -332,6 +332,7 @@ def test_the_choice_of_a_tool() -> None:
     "media",
     [
         Media(MediaKind.IMAGE, Url("https://example.com/a.png")),
+        Media(MediaKind.IMAGE, Inline("AA=="), "image/png"),
         Media(MediaKind.AUDIO, Inline("AAAA"), "audio/wav"),
         Media(MediaKind.VIDEO, Inline("AAAA"), "video/mp4"),
         Media(MediaKind.FILE, Inline("AAAA"), "application/pdf"),
