@@ -171,6 +171,15 @@ class Initiator:
             self.may_read = False
             raise _forbidden("Pages of this origin may not read stored data; name the origin in server.cors.origins.")
 
+    def check_json(self, http: web.Request) -> None:
+        """Raise `RequestError` (415) for a body that is not declared as JSON.
+
+        Bodies of such types are sent without a preflight. Clients other than pages may leave the type out, as
+        `curl -d` does.
+        """
+        if http.can_read_body and not is_json(http):
+            raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")
+
 
 def is_preflight(http: web.Request) -> bool:
     """Return whether this is a browser's CORS preflight."""
@@ -181,15 +190,6 @@ def is_json(http: web.Request) -> bool:
     """Return whether the body is declared as JSON, which pages cannot send without a preflight."""
     declared = http.content_type
     return declared == "application/json" or declared.endswith("+json")
-
-
-def check_json(http: web.Request, initiator: Initiator | None) -> None:
-    """Raises `RequestError` (415) for a page's body that is not declared as JSON.
-
-    Bodies of such types are sent without a preflight. Other clients may leave the type out, as `curl -d` does.
-    """
-    if initiator is not None and http.can_read_body and not is_json(http):
-        raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")
 
 
 def _authority(url: str) -> str:

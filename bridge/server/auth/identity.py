@@ -7,7 +7,7 @@ key, a signed token or a proxy names them. Errors never repeat the credentials o
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
@@ -112,6 +112,8 @@ class Identity:
     ) -> None:
         """`reserved`: the name of a user whom neither tokens nor the proxy may name."""
         self._keys = Keys(keys)
+        self.allowance: Callable[[str], Allowance | None] = self._keys.allowances.get
+        """Returns what a user may use, if a key says so."""
         self._tokens = tokens
         self._proxy = proxy
         self.is_open = open
@@ -137,10 +139,6 @@ class Identity:
     def may_have_allowances(self) -> bool:
         """True if users may have allowances of their own."""
         return bool(self._keys.allowances)
-
-    def allowance(self, user: str) -> Allowance | None:
-        """Return what this user may use, if a key says so."""
-        return self._keys.allowances.get(user)
 
     async def user(self, visit: Visit, *mounts: str, scope: Scope | None = None) -> str:
         """Return the user who requests `scope` on the route at `mounts`, or on any of several; "" without users.

@@ -99,15 +99,9 @@ class AccessRecord:
             facts.update(self.about)
         if self.user:
             facts["user"] = self.user
-        facts |= {
-            "route": self.route,
-            "front": self.front,
-            "back": self.back,
-            "http": self.http,
-            "status": self.status,
-            "total_ms": _milliseconds(now - self.began),
-            "bytes": self.sent,
-        }
+        facts["route"], facts["front"], facts["back"] = self.route, self.front, self.back
+        facts["http"], facts["status"] = self.http, self.status
+        facts["total_ms"], facts["bytes"] = _milliseconds(now - self.began), self.sent
         if self.first is not None:
             facts["first_ms"] = _milliseconds(self.first - self.began)
         if self.usage is not None:

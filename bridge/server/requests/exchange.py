@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from secrets import token_hex
+from os import urandom
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiohttp import web
@@ -26,7 +26,7 @@ from bridge.model import Event, Request
 from bridge.model.error_paths import note_places
 from bridge.run.run import Run
 from bridge.server.auth.audit_log import AuditLog
-from bridge.server.auth.cors import Initiator, check_json
+from bridge.server.auth.cors import Initiator
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import Bodies
 from bridge.server.requests.guard import Guard
@@ -103,7 +103,7 @@ class ServerExchange:
         self.http = http
         self.bridge = bridge
         self.server: ServerSection = bridge.config.server
-        self.run_id = token_hex(16)
+        self.run_id = urandom(16).hex()
         self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
         self._audit_log = audit_log
         self._held: list[HeldResource] = []
@@ -159,7 +159,8 @@ class ServerExchange:
         not declared as JSON; `BackendError` where too many are being read.
         """
         http = self.http
-        check_json(http, self.initiator)
+        if self.initiator is not None:
+            self.initiator.check_json(http)
         body = await self.bodies.read(http, self.user)
         return WireRequest(http.method, self.path, http.headers, http.query, http.match_info, body)
 
