@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Counts our function calls for one paced token and for one plain request.
+"""Counts our function calls for one paced token, for one plain request, and for a turn of a conversation that is kept.
 
     python bench/calls.py           # how many, in how many files, how deep
     python bench/calls.py --tree    # each of them, below the one that calls it
 
 Client, server and backend share one process and one loop. Counts do not depend on how busy the machine is, so that
 tests can hold them (`tests/bench/test_calls.py`). What is counted: calls of functions below `bridge/` and `adapters/`,
-test kits excluded; generators and coroutines count each time they are resumed.
+test kits excluded; generators and coroutines count each time they are resumed. Those of the thread of an SQLite file
+are counted, too.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections import Counter
+import tempfile
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import orjson
@@ -32,47 +36,70 @@ OURS = (f"{ROOT}/bridge/", f"{ROOT}/adapters/")
 KITS = f"{ROOT}/bridge/testing/"
 ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 WARM = 5
+TOKEN, PLAIN = "a paced token", "a plain request"
+NOT_KEPT, BEGINS, GOES_ON = "a short stream", "the same, which begins a kept conversation", "the same, its third turn"
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`calls` of ours, in `files` files, at most `depth` of ours inside each other."""
+    """`calls` of ours in `files` files, at most `depth` inside each other; `beside` of them in other threads."""
 
     calls: int
     files: int
     depth: int
+    beside: int = 0
 
 
 class CallCounter:
-    """Counts while it is entered."""
+    """Counts while it is entered, also in the threads that begin after `watch_threads`."""
+
+    _entered: ClassVar[CallCounter | None] = None
 
     def __init__(self) -> None:
-        self.calls: Counter[CodeType] = Counter()
-        self.tree: list[str] = []
-        self.depth = 0
+        self._thread = threading.get_ident()
+        self._found: list[tuple[CodeType, int, bool]] = []
+        """Each call: what is called, how deep, and whether it is in another thread. Threads only append."""
 
     def __enter__(self) -> CallCounter:
+        CallCounter._entered = self
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
+        CallCounter._entered = None
+
+    @staticmethod
+    def watch_threads() -> None:
+        threading.setprofile(_in_thread)
 
     def _event(self, frame: FrameType, event: str, _: object) -> None:
         if event != "call" or not _is_ours(frame.f_code):
             return
-        self.calls[frame.f_code] += 1
         depth, above = 0, frame
         while above is not None:
             depth += _is_ours(above.f_code)
             above = above.f_back  # type: ignore[assignment]
-        self.depth = max(self.depth, depth)
-        file = frame.f_code.co_filename.removeprefix(f"{ROOT}/")
-        self.tree.append(f"{'  ' * depth}{frame.f_code.co_qualname}  {file}:{frame.f_code.co_firstlineno}")
+        self._found.append((frame.f_code, depth, threading.get_ident() != self._thread))
 
     @property
     def count(self) -> Count:
-        return Count(self.calls.total(), len({code.co_filename for code in self.calls}), self.depth)
+        files = {code.co_filename for code, _, _ in self._found}
+        deepest = max((depth for _, depth, _ in self._found), default=0)
+        return Count(len(self._found), len(files), deepest, sum(beside for _, _, beside in self._found))
+
+    @property
+    def tree(self) -> list[str]:
+        return [
+            f"{'| ' if beside else ''}{'  ' * depth}{code.co_qualname}  "
+            f"{code.co_filename.removeprefix(f'{ROOT}/')}:{code.co_firstlineno}"
+            for code, depth, beside in self._found
+        ]
+
+
+def _in_thread(frame: FrameType, event: str, of: object) -> None:
+    if (counter := CallCounter._entered) is not None:
+        counter._event(frame, event, of)
 
 
 def _is_ours(code: CodeType) -> bool:
@@ -131,37 +158,80 @@ async def _plain(session: aiohttp.ClientSession, backend: FakeBackend, url: str)
     return counter
 
 
-async def counters(tokens: int) -> tuple[CallCounter, CallCounter]:
-    """Count `tokens` tokens and a plain request, openai-chat to openai-chat, nothing kept."""
+async def _short(session: aiohttp.ClientSession, url: str, conversation: str, turns: int) -> CallCounter:
+    """Counts a short stream of AgentScope, whose client sends what is new, after so many turns."""
+    said = [{"role": "user", "type": "message", "content": [{"type": "text", "text": "hi"}]}]
+    body = {"input": said, "session_id": conversation, "user_id": "u", "stream": True}
+    for _ in range(turns):
+        await (await session.post(url, json=body)).read()
+    with CallCounter() as counter:
+        await (await session.post(url, json=body)).read()
+        await asyncio.sleep(0)  # what follows the answer
+    return counter
+
+
+@asynccontextmanager
+async def _serving(
+    backend: FakeBackend, dialect: str, history: str
+) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+    """A bridge with one route, and a client of it."""
     port = free_port()
     config: dict[str, Any] = {
         "server": {"port": port, "http_client": "httptools"},
-        "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
-        "stores": {"history": "off"},
+        "backends": {"it": {"dialect": "openai-chat", "url": backend.url}},
+        "routes": [{"dialect": dialect, "path": "/v1", "backend": "it"}],
+        "stores": {"history": history},
     }
-    async with fake_backend() as backend:
-        config["backends"] = {"it": {"dialect": "openai-chat", "url": backend.url}}
-        async with running(Bridge.from_config(config)), aiohttp.ClientSession() as session:
-            url = f"http://127.0.0.1:{port}/v1/chat/completions"
-            await _stream(session, backend, url, WARM)
-            return await _stream(session, backend, url, tokens), await _plain(session, backend, url)
+    async with running(Bridge.from_config(config)), aiohttp.ClientSession() as session:
+        yield session, f"http://127.0.0.1:{port}/v1"
+
+
+async def counters(tokens: int) -> dict[str, CallCounter]:
+    """Count `tokens` tokens and a plain request of openai-chat, nothing kept; and streams of clients that send what is
+    new. The backend speaks openai-chat.
+    """
+    found: dict[str, CallCounter] = {}
+    CallCounter.watch_threads()
+    try:
+        async with fake_backend() as backend:
+            async with _serving(backend, "openai-chat", "off") as (session, url):
+                url += "/chat/completions"
+                await _stream(session, backend, url, WARM)
+                found[TOKEN] = await _stream(session, backend, url, tokens)
+                found[PLAIN] = await _plain(session, backend, url)
+            backend.streams(chunk("Hello"), END)
+            with tempfile.TemporaryDirectory() as folder:
+                for history in ("off", f"sqlite:///{folder}/kept.db"):
+                    async with _serving(backend, "agentscope", history) as (session, url):
+                        url += "/process"
+                        await _short(session, url, "warm", WARM)
+                        if history == "off":
+                            found[NOT_KEPT] = await _short(session, url, "a", 0)
+                        else:
+                            found[BEGINS] = await _short(session, url, "a", 0)
+                            found[GOES_ON] = await _short(session, url, "b", 2)
+    finally:
+        threading.setprofile(None)
+    return found
 
 
 async def counted(tokens: int = 50) -> dict[str, Count]:
-    """Return the counts of a token, as the mean over `tokens`, and of a plain request."""
-    stream, plain = (counter.count for counter in await counters(tokens))
-    return {"a paced token": Count(round(stream.calls / tokens), stream.files, stream.depth), "a plain request": plain}
+    """Return the counts of `counters`; that of a token is the mean over `tokens`."""
+    found = {what: counter.count for what, counter in (await counters(tokens)).items()}
+    stream = found[TOKEN]
+    return {**found, TOKEN: Count(round(stream.calls / tokens), stream.files, stream.depth)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tree", action="store_true", help="print each call")
+    parser.add_argument("--tree", action="store_true", help="print each call; those of other threads behind `|`")
     if parser.parse_args().tree:
-        token, request = asyncio.run(counters(1))
-        print("a paced token", *token.tree, "", "a plain request", *request.tree, sep="\n")
+        for what, counter in asyncio.run(counters(1)).items():
+            print(what, *counter.tree, "", sep="\n")
         return
     for what, count in asyncio.run(counted()).items():
-        print(f"{what}: {count.calls} calls of ours, in {count.files} files, at most {count.depth} deep")
+        beside = f", {count.beside} of them in other threads" if count.beside else ""
+        print(f"{what}: {count.calls} calls of ours, in {count.files} files, at most {count.depth} deep{beside}")
 
 
 if __name__ == "__main__":

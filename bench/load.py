@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
+import itertools
 import json
 import os
 import re
@@ -68,6 +69,7 @@ class Load:
         self.dialect = DIALECTS[args.dialect]
         self.request = self.make_request(url.path + (f"?{url.query}" if url.query else ""))
         self.has_id = b"__ID__" in self.request
+        self.ids = itertools.cycle(range(args.ids)) if args.ids else None
         self.left: int = args.requests
         self.deadline: float | None = None
         self.errors: collections.Counter[str] = collections.Counter()
@@ -92,6 +94,10 @@ class Load:
         length = len(body.replace(b"__ID__", b"0" * 32))
         lines = [f"{args.method} {path or '/'} HTTP/1.1", *(f"{k}: {v}" for k, v in self.headers.items())]
         return "\r\n".join([*lines, f"content-length: {length}", "", ""]).encode() + body
+
+    def next_id(self) -> bytes:
+        """What stands for `__ID__` in the next request."""
+        return os.urandom(16).hex().encode() if self.ids is None else b"%032x" % next(self.ids)
 
     def take(self) -> bool:
         """Whether one more request may be sent; counts it."""
@@ -242,7 +248,7 @@ class Connection(asyncio.Protocol):
         load = self.load
         request = load.request
         if load.has_id:
-            request = request.replace(b"__ID__", os.urandom(16).hex().encode())
+            request = request.replace(b"__ID__", load.next_id())
         self.raw: list[bytes] = []
         self.state = "head"  # then "chunked", "length" or "to close", then "over"
         self.status = self.got = 0
@@ -362,6 +368,7 @@ def parser() -> argparse.ArgumentParser:
     out.add_argument("--stamped", action="store_true")
     out.add_argument("--sample", type=int, default=20)
     out.add_argument("--follow")
+    out.add_argument("--ids", type=int, default=0, help="so many ids take turns, the same in every run; 0: always new")
     out.add_argument("--warm-up", type=int, default=0, help="requests before the run; two by each worker")
     return out
 

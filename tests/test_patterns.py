@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,8 @@ def texts(pattern: Pattern) -> Iterator[Callable[[int], str]]:
     units = list(dict.fromkeys([*own, *PIECES]))
     shapes = [("", a + b) for a, b in product(own, units)] + [("", unit) for unit in units]
     shapes += [(start, unit) for start, unit in product([*own, *STARTS], PIECES)]
-    for (start, unit), end in product(dict.fromkeys(shapes), ENDS):
+    # The ends take turns: each unit occurs in many shapes, so that each is tried with all of them.
+    for (start, unit), end in zip(dict.fromkeys(shapes), cycle(ENDS), strict=False):
         yield lambda size, start=start, unit=unit, end=end: start + unit * (size // len(unit)) + end  # type: ignore[misc]
 
 

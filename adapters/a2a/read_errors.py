@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridge.dialects.a2a.wire import ADK_ERROR_CODE
+from bridge.dialects.a2a.wire import ADK_ERROR_CODE, CODE
 from bridge.errors import ErrorCode, Failure
-from bridge.model.jsontext import text_of, whole
+from bridge.model.jsontext import dict_of, text_of, whole
 from bridge.toolkit.counts import is_count
 from bridge.toolkit.error_table import OWN, ErrorTable, Wire
 from bridge.toolkit.errors import STATUSES
@@ -49,7 +49,10 @@ def _told(error: Wire) -> Sequence[str]:
 
 def _words(error: Wire) -> Sequence[str]:
     """Return the number, and codes that another bridge names in the details."""
-    return (*_told(error), *(text_of(detail.get("reason")).lower() for detail in _details(error)))
+    details = _details(error)
+    named = (dict_of(detail.get("metadata")).get(CODE) for detail in details)
+    reasons = (text_of(detail.get("reason")).lower() for detail in details)
+    return (*_told(error), *map(text_of, named), *reasons)
 
 
 def _details(error: Wire) -> list[Wire]:
@@ -83,7 +86,7 @@ ERRORS = _Errors(
 
 def task_failure(said: str, metadata: dict[str, Any]) -> Failure:
     """The failure of a task that ended so; `metadata` are those of its status and of the message in it."""
-    word = metadata.get(ADK_ERROR_CODE, metadata.get("code"))
+    word = metadata.get(ADK_ERROR_CODE, metadata.get(CODE))
     word = str(word) if is_count(word) else text_of(word)
     code = ErrorCode.RATE_LIMITED if word == "429" else ErrorCode.BACKEND_ERROR
     code = OWN.get(word, code)

@@ -10,7 +10,7 @@ import re
 from typing import Any, NamedTuple
 
 from bridge.contract import WireResponse, json_response
-from bridge.dialects.a2a.wire import Wire, written
+from bridge.dialects.a2a.wire import CODE, Wire, written
 from bridge.errors import RULES, ErrorCode, Failure, RequestError
 from bridge.toolkit.redact import masked
 
@@ -53,6 +53,8 @@ _KINDS = {
     ErrorCode.CONFLICT: UNSUPPORTED,
     ErrorCode.UNSUPPORTED: CONTENT_TYPE,
 }
+_UNTOLD = frozenset({ErrorCode.CONFLICT, ErrorCode.UNSUPPORTED})
+"""Codes whose kinds other agents use for other failures as well."""
 _BY_HTTP = frozenset(
     {
         ErrorCode.UNAUTHORIZED,
@@ -134,8 +136,8 @@ def _is_rest(failure: Failure) -> bool:
 
 def _details(kind: Kind, message: str, failure: Failure) -> list[Wire]:
     details: list[Wire] = [{"@type": f"{_TYPE}ErrorInfo", "reason": kind.reason, "domain": _DOMAIN, "metadata": {}}]
-    if kind is INTERNAL:
-        details[0]["metadata"] = {"code": str(failure.code)}
+    if kind is INTERNAL or failure.code in _UNTOLD:
+        details[0]["metadata"] = {CODE: str(failure.code)}
     if failure.param and kind in (PARAMS, REQUEST):
         violation = {"field": failure.param, "description": message}
         details.append({"@type": f"{_TYPE}BadRequest", "fieldViolations": [violation]})

@@ -14,9 +14,12 @@ from bridge.toolkit.redact import LONGEST_WORD, masked
 
 STATUS = "grpc-status"
 """The header that holds the name of the status, such as NOT_FOUND."""
+CODE = "bridge-code"
+"""The header that holds the code of another bridge: several codes have one status."""
 
 LONGEST = 500
 _PREFIX = "Error: "
+_LIMIT, _TOO_LONG = "RESOURCE_EXHAUSTED", "message larger than max"
 
 
 class _Errors(ErrorTable):
@@ -30,7 +33,11 @@ class _Errors(ErrorTable):
         if text[:1] in ("{", "["):
             text = words_in(error_in(read_json(wire.body), refused=True) or {})
         text = "" if text[:1] == "<" else masked(text, addresses=True)
-        error = {"message": text or f"The agent's side answered with the status {word or wire.status}.", "code": word}
+        error = {"message": text or f"The agent's side answered with the status {word or wire.status}.", "type": word}
+        if word == _LIMIT and _TOO_LONG in text:  # gRPC's own limit
+            error["code"] = str(ErrorCode.TOO_LARGE)
+        else:
+            error["code"] = masked(wire.headers.get(CODE, ""), LONGEST_WORD)
         failure = self.failure(error, None if word else wire.status)
         failure.backend_code = word or None
         return self.with_headers(failure, wire)
@@ -44,7 +51,7 @@ ERRORS = _Errors(
         "NOT_FOUND": ErrorCode.NOT_FOUND,
         "UNAVAILABLE": ErrorCode.BACKEND_UNAVAILABLE,
         "DEADLINE_EXCEEDED": ErrorCode.BACKEND_TIMEOUT,
-        "RESOURCE_EXHAUSTED": ErrorCode.TOO_LARGE,
+        _LIMIT: ErrorCode.RATE_LIMITED,
         "UNAUTHENTICATED": ErrorCode.BACKEND_AUTH,
         "PERMISSION_DENIED": ErrorCode.BACKEND_AUTH,
     },
@@ -66,5 +73,6 @@ def failure_of(text: str) -> Failure:
 
 
 def encode_error(failure: Failure) -> WireResponse:
-    headers = {**failure.headers, STATUS: ERRORS.word(failure), "content-type": "text/plain; charset=utf-8"}
+    told = {STATUS: ERRORS.word(failure), CODE: str(failure.code), "content-type": "text/plain; charset=utf-8"}
+    headers = {**failure.headers, **told}
     return WireResponse(failure.http_status, headers, masked(failure.message, LONGEST).encode("utf-8", "replace"))

@@ -79,4 +79,7 @@ _TYPES = {**ERRORS.codes, _API: ErrorCode.BACKEND_ERROR, _REQUEST: ErrorCode.INV
 def encode_error(failure: Failure) -> WireResponse:
     """Return the error response. An overloaded backend is always a 529 here, whatever its own status."""
     status = 529 if failure.code is ErrorCode.OVERLOADED else None
-    return ERRORS.response(failure, error_object(failure), status)
+    body = error_object(failure)
+    if failure.code is ErrorCode.BACKEND_ERROR:  # by its status, it could not be reached
+        body["error"]["code"] = str(failure.code)
+    return ERRORS.response(failure, body, status)

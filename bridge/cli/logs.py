@@ -81,6 +81,13 @@ _UNPRINTABLE |= {code: f"\\u{code:04x}" for code in (*range(0x2066, 0x206A), *ra
 class _Handler(logging.StreamHandler[TextIO]):
     """Writes each line at once; a handler's own steps between a record and its stream cost as much as the line."""
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        if self.filters or self.lock is None:
+            return bool(super().handle(record))
+        with self.lock:
+            self.emit(record)
+        return True
+
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self.stream.write(f"{self.format(record)}\n")

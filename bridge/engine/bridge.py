@@ -32,7 +32,7 @@ from bridge.engine.watching import RunWatch, WatchedRequest, Watcher
 from bridge.errors import BackendError, BridgeError, ConfigError, ErrorCode, RequestError
 from bridge.model import Answer, Event, Folder, Request, estimate_tokens
 from bridge.run.attached import Attached, LinkedMedia, has_media
-from bridge.run.attempt import BackendAttempt
+from bridge.run.attempt import BackendAttempt, NextAttempt
 from bridge.run.backend import Backend, CallInfo
 from bridge.run.continuation import StreamContinuation, continued_request
 from bridge.run.conversation import queued_turns, threads
@@ -79,6 +79,8 @@ class Bridge:
         self.tracing = services.tracing
         self.host = Host()
         """The server in front, once there is one."""
+        self._public_url = f"{config.server.public_url or ''}".rstrip("/")
+        self._max_answer = config.server.limits.answer
         self._turns = services.turns
         self._store = services.store
         self._attachments = services.attachments
@@ -336,18 +338,24 @@ class Bridge:
         if self._open is None:
             raise RuntimeError("this bridge is not open: use it as `async with bridge:`, or call start()")
         caller = caller or RunCaller()
-        group, lost = route.group_for(request), caller.lost
+        group = route.group_for(request)
         first, *others = _in_order(group, request, caller)
-        before = lost.copy() if others else lost
-
-        async def prepare(backend: Backend, continued: str) -> BackendAttempt:
-            lost.rewind(before)
-            return await self._attempt(route, request, caller, group, backend, continued)
-
+        next_attempts = self._next_attempts(route, request, caller, group, others) if others else ()
         continuation = StreamContinuation() if route.mid_stream_fallback else None
         attempt = await self._attempt(route, request, caller, group, first)
-        next_attempts = [partial(prepare, backend) for backend in others]
-        return Run(attempt, next_attempts, continuation, self.config.server.limits.answer)
+        return Run(attempt, next_attempts, continuation, self._max_answer)
+
+    def _next_attempts(
+        self, route: Route, request: Request, caller: RunCaller, group: BackendGroup, backends: Sequence[Backend]
+    ) -> list[NextAttempt]:
+        """Return what makes the attempts after the first one, each with what was lost before all of them."""
+        before = caller.lost.copy()
+
+        async def prepare(backend: Backend, continued: str) -> BackendAttempt:
+            caller.lost.rewind(before)
+            return await self._attempt(route, request, caller, group, backend, continued)
+
+        return [partial(prepare, backend) for backend in backends]
 
     async def _attempt(
         self,
@@ -455,13 +463,13 @@ class Bridge:
 
     def _files_url(self, route: Route) -> str | None:
         """The public URL below which files are served; None if none is configured."""
-        public, serving = self.config.server.public_url, route if route.serves(Operation.ATTACH) else self._files_route
-        return f"{public}".rstrip("/") + serving.path.rstrip("/") if public and serving is not None else None
+        serving = route if route.serves(Operation.ATTACH) else self._files_route
+        return self._public_url + serving.path.rstrip("/") if self._public_url and serving is not None else None
 
     def _linked(self, route: Route, asked: Request, caller: RunCaller, backend: Backend) -> LinkedMedia | None:
         """What stores media that the client can only be told of; None where all arrive, or no files are served."""
         store, front = self._attachments, caller.capabilities
-        if store is None:
+        if store is None or not self._public_url:
             return None
         files_url = self._files_url(route)
         if files_url is None or route.passthrough or backend.capabilities is front:

@@ -130,7 +130,7 @@ def _load_value(value: Any) -> Any:
         return value
     if value and isinstance(value[0], str):
         return _load(value)
-    return [_load_value(v) for v in value]
+    return [_load(v) for v in value]
 
 
 def _load(array: list[Any]) -> Any:

@@ -198,8 +198,13 @@ class ConfiguredBackend:
     def model_for(self, requested: str | None) -> str | None:
         return self.names.model_for(requested)
 
+    @property
+    def chores(self) -> int:
+        """The number of things that are done beside the runs now."""
+        return len(self._chores)
+
     def later(self, chore: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Does something short beside the runs."""
+        """Does something beside the runs."""
         task = asyncio.get_running_loop().create_task(chore)
         self._chores.add(task)
         task.add_done_callback(self._chores.discard)

@@ -58,15 +58,15 @@ OWNER = "SELECT owner FROM history_conversations WHERE scope = :scope AND thread
 _OF_KEY = f"SELECT id FROM history_conversations WHERE {KEY} {{lock}}"
 _NAMES = "SELECT thread_id FROM history_conversations WHERE owner = :owner AND scope = :scope ORDER BY id"
 
-_STATE = f"""SELECT version, id, dropped, next_seq, messages, size, base FROM history_conversations
-    WHERE {KEY} {{lock}}"""
-_CREATE = """INSERT INTO history_conversations (version, digest, dropped, next_seq, messages, size, tools, beside,
-    owner, scope, thread_id, updated_at, base) VALUES (:version, :digest, :dropped, :next_seq, :messages, :size, :tools,
-    :beside, :owner, :scope, :thread, {wall}, CAST(:base AS bigint))
-    ON CONFLICT DO NOTHING RETURNING id, updated_at"""
-_UPDATE = """UPDATE history_conversations SET version = :version, digest = :digest, dropped = :dropped,
-    next_seq = :next_seq, messages = :messages, size = :size, tools = :tools, beside = :beside, updated_at = {wall},
-    base = CAST(:base AS bigint) WHERE id = :id RETURNING id, updated_at"""
+_STATE = f"SELECT version, id, base, dropped FROM history_conversations WHERE {KEY} {{lock}}"
+_WRITTEN = "RETURNING id, updated_at, next_seq, messages, size, dropped, base"
+_CREATE = f"""INSERT INTO history_conversations (version, digest, dropped, next_seq, messages, size, tools, beside,
+    owner, scope, thread_id, updated_at, base) VALUES (1, :digest, 0, :added, :added, :size, :tools, :beside,
+    :owner, :scope, :thread, {{wall}}, CAST(:base AS bigint)) ON CONFLICT DO NOTHING {_WRITTEN}"""
+_UPDATE = f"""UPDATE history_conversations SET version = version + 1, digest = :digest, next_seq = next_seq + :added,
+    messages = messages + :more, size = size + :size, tools = :tools, beside = :beside, updated_at = {{wall}}
+    WHERE {KEY} AND version = :version {_WRITTEN}"""
+_BEGIN_AGAIN = "UPDATE history_conversations SET dropped = 0, base = NULL WHERE id = :id"
 _APPEND = """INSERT INTO history_messages (conversation, commit_version, seq, role, size, links, body) {values added
     (conversation bigint, commit_version bigint, seq bigint, role text, size bigint, links text, body text)}"""
 _FIRST_CUT = "SELECT seq FROM history_messages WHERE conversation = :id ORDER BY seq LIMIT 1 OFFSET :keep"
@@ -164,29 +164,24 @@ def commit(
     headroom: bool = False,
 ) -> Script[rows.CommitOutcome]:
     """See `ConversationStore.commit`; pass the outcome to `change.settle`. Raises `StoreConflict`."""
-    found = yield _STATE, named(where)
-    version, row_id, dropped, seq, count, size, base = found[0] if found else (0, None, 0, 0, 0, 0, None)
-    if version != change.conversation.version:
-        raise StoreConflict
-    if after is not None:
-        base = yield from _base(after, change, bounds)
+    added, version = change.rows, change.conversation.version
+    state = {"digest": change.name, "tools": change.tools, "beside": change.beside, "added": len(added)}
     left = None
-    if row_id is not None and change.keep is not None:
-        keep = change.keep
-        if base is not None:
-            keep, left, base = yield from _kept_of_own(base, keep)
-        cut = yield from _cut(row_id, keep)
-        count, size, dropped = count - len(cut), size - sum(cut), dropped if change.keep else 0
-    added = change.rows
-    count, size = count + len(added), size + change.size
-    state = {"version": version + 1, "digest": change.name, "dropped": dropped, "next_seq": seq + len(added)}
-    state |= {"messages": count, "size": size, "tools": change.tools, "beside": change.beside, "base": base}
-    written = yield (_CREATE, {**state, **named(where)}) if row_id is None else (_UPDATE, {**state, "id": row_id})
+    if version == 0:
+        base = None if after is None else (yield from _base(after, change, bounds))
+        written = yield _CREATE, {**state, **named(where), "size": change.size, "base": base}
+    else:
+        more, size = len(added), change.size
+        if change.keep is not None:
+            cut, left = yield from _cut(where, version, change.keep)
+            more, size = more - len(cut), size - sum(cut)
+        written = yield _UPDATE, {**state, **named(where), "more": more, "size": size, "version": version}
     if not written:
-        raise StoreConflict  # another process has just created it
-    row_id, now = written[0]
+        raise StoreConflict
+    row_id, now, seq, count, size, dropped, base = written[0]
     if added:
-        values = [(row_id, version + 1, seq + n, r.role, r.size, r.links, r.body) for n, r in enumerate(added)]
+        first = seq - len(added)
+        values = [(row_id, version + 1, first + n, r.role, r.size, r.links, r.body) for n, r in enumerate(added)]
         yield _APPEND, {"added": values}
     if left is not None:
         yield from _forget_unused([(left,)])
@@ -227,16 +222,6 @@ def _base(where: Key, change: rows.Change, bounds: Bounds) -> Script[int]:
     return base
 
 
-def _kept_of_own(base: int, keep: int) -> Script[tuple[int, int | None, int | None]]:
-    """Return how many own messages stay of the first `keep`, the base that is left, and the one that stays."""
-    if keep == 0:
-        return 0, base, None
-    ((count, _, _),) = yield _TOTALS, {"id": base}
-    if keep < count:
-        raise ValueError("expected to keep all messages of the conversation that this one begins with, or none")
-    return keep - count, None, base
-
-
 def delete(where: Key) -> Script[bool]:
     """Delete a conversation. Return whether there was one."""
     found = yield _OF_KEY, named(where)
@@ -262,13 +247,29 @@ def _forget_unused(ends: Rows) -> Script[None]:
         ends = [(base,) for _, base in found if base not in gone]
 
 
-def _cut(row_id: int, keep: int) -> Script[list[int]]:
-    """Delete all messages after the first `keep`. Return their sizes."""
+def _cut(where: Key, version: int, keep: int) -> Script[tuple[list[int], int | None]]:
+    """Delete all messages after the first `keep`, those of the base included. Return the sizes of those deleted, and
+    the base that the conversation no longer begins with. Raises `StoreConflict` unless it has this version.
+    """
+    found = yield _STATE, named(where)
+    if not found or found[0][0] != version:
+        raise StoreConflict
+    _, row_id, base, dropped = found[0]
+    left = None
+    if keep == 0:
+        left = base
+        if dropped or base is not None:
+            yield _BEGIN_AGAIN, {"id": row_id}
+    elif base is not None:
+        ((count, _, _),) = yield _TOTALS, {"id": base}
+        if keep < count:
+            raise ValueError("expected to keep all messages of the conversation that this one begins with, or none")
+        keep -= count
     first = yield _FIRST_CUT, {"id": row_id, "keep": keep}
     if not first:
-        return []
+        return [], left
     sizes = yield _CUT, {"id": row_id, "seq": first[0][0]}
-    return [size for (size,) in sizes]
+    return [size for (size,) in sizes], left
 
 
 def _is_sampled(most: int) -> bool:

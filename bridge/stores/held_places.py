@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any, TypeAlias
 
 import orjson
@@ -30,7 +30,7 @@ import orjson
 from bridge.errors import BridgeError, log_unexpected
 from bridge.stores.conversation_store import LEASE, StoreConflict, StoreFull, StoreUnavailable, unavailable
 from bridge.stores.liveness import Liveness
-from bridge.stores.scripts import ALONE, UNSYNCED, Database, Script, T, Work, execute
+from bridge.stores.scripts import ALONE, ALONE_UNSYNCED, UNSYNCED, Database, Script, T, Work, execute
 
 log = logging.getLogger("bridge.places")
 
@@ -65,8 +65,12 @@ _LINE = f"""SELECT name, stamp, holder, ({_OWN}),
     FROM places WHERE line = :line"""
 _ADD = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
     VALUES (:line, :name, :holder, :stamp, {_HELD}, '')"""
+_ADD_FIRST = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
+    SELECT :line, :name, :holder, '{1:020}', {_HELD}, ''
+    WHERE NOT EXISTS (SELECT 1 FROM places WHERE line = :line) {{changed}}"""
 _HAS = "SELECT 1 FROM places WHERE line = :line AND name = :name"
 _LEAVE = "DELETE FROM places WHERE line = :line AND name = :name"
+_LEAVE_OWN = f"{_LEAVE} {{changed}}"
 _FREE = "DELETE FROM places WHERE line = :line AND name {in dead (text)}"
 _TELL = f"""UPDATE places SET value = CASE WHEN value = '' THEN :what ELSE value END
     WHERE line = :line AND {lives("places")} RETURNING name"""
@@ -93,7 +97,7 @@ def line_of(kind: str, *parts: str) -> str:
 def probe() -> Script[None]:
     """Write a place, and delete it."""
     yield UNSYNCED, {}
-    name = uuid.uuid4().hex
+    name = token_hex(16)
     yield _ADD, {"line": "probe", "name": name, "holder": name, "stamp": ""}
     yield _LEAVE, {"line": "probe", "name": name}
 
@@ -118,7 +122,7 @@ class QueuedPlace:
     read: Read[Any]
     turn: asyncio.Future[list[Any]]
     """Done when it is the first: with what was read then, or nothing."""
-    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    name: str = field(default_factory=partial(token_hex, 16))
     is_stored: bool = False
     is_leaving: bool = False
     entering: asyncio.Task[None] | None = None
@@ -134,7 +138,7 @@ class HeldPlaces:
         self._lease = lease
         self._clock = clock
         self._life = Liveness(lease, clock)
-        self._holder = uuid.uuid4().hex
+        self._holder = token_hex(16)
         self._places: dict[str, HeldPlace] = {}
         self._queues: dict[str, dict[str, QueuedPlace]] = {}
         """The queued places of each line, in their order."""
@@ -192,7 +196,7 @@ class HeldPlaces:
         """
         if (leaving := self._leaving.get(line)) is not None:
             await asyncio.wait({leaving})
-        name = uuid.uuid4().hex
+        name = token_hex(16)
         taking = self._spawn(self._take(line, name, most))
         try:
             is_taken = await asyncio.shield(taking)
@@ -270,9 +274,15 @@ class HeldPlaces:
         cancellation, `leave` is still needed.
         """
         await self._entered(place)
+        # Who of another process is next looks for that. One of this process that comes meanwhile does, too.
+        is_last = len(self._queues.get(place.line, ())) <= 1
 
         def script() -> Script[tuple[T, str | None]]:
-            yield from self._alone(place.line)
+            if is_last:
+                if not (yield _LEAVE_OWN, {"line": place.line, "name": place.name}) and place.is_stored:
+                    raise StoreConflict
+                return (yield from work()), None
+            yield ALONE, _name_of(place.line)
             line = yield from self._line(place.line)
             if place.is_stored and place.name not in line:
                 raise StoreConflict
@@ -291,7 +301,7 @@ class HeldPlaces:
 
     def fenced(self, place: QueuedPlace, work: Work[T]) -> Script[T]:
         """Return the script, which then raises `StoreConflict` if the place is lost."""
-        yield from self._alone(place.line)
+        yield ALONE, _name_of(place.line)
         if place.is_stored and not (yield _HAS, {"line": place.line, "name": place.name}):
             raise StoreConflict
         return (yield from work())
@@ -454,7 +464,7 @@ class HeldPlaces:
         if place.turn.done():
             log.warning("a turn of a conversation was lost: this process was blocked for longer than %g s", self._lease)
         else:
-            place.name, place.is_stored = uuid.uuid4().hex, False
+            place.name, place.is_stored = token_hex(16), False
             self._begin(place)
 
     def _next_elsewhere(self) -> dict[str, QueuedPlace]:
@@ -481,8 +491,7 @@ class HeldPlaces:
         """Delete places of the dead in a line, and let in the first one if it is of this process."""
 
         def work() -> Script[str | None]:
-            yield UNSYNCED, {}
-            yield from self._alone(line)
+            yield ALONE_UNSYNCED, _name_of(line)
             return (yield from self._next(line, (yield from self._line(line)), None))
 
         self._moved_up(line, await self._database.write(work))
@@ -497,7 +506,7 @@ class HeldPlaces:
                 if line not in self._queues:
                     yield _LEAVE, {"line": line, "name": name}
                     continue
-                yield from self._alone(line)
+                yield ALONE, _name_of(line)
                 first.append((line, (yield from self._next(line, (yield from self._line(line)), name))))
             return first
 
@@ -517,9 +526,6 @@ class HeldPlaces:
         return task
 
     # ------------------------------------------------------------------ scripts
-
-    def _alone(self, line: str) -> Script[None]:
-        yield ALONE, {"name": f"bridge places {line}"}
 
     def _extend(self) -> Script[None]:
         """Renew the lease of this process, after a look whether the clock of the database was set meanwhile."""
@@ -549,10 +555,11 @@ class HeldPlaces:
 
     def _join(self, line: str, name: str, most: int, *, waits: bool) -> Script[bool]:
         """Take a place if there are fewer than `most`, or if it `waits`. Return whether there are fewer."""
-        yield UNSYNCED, {}
-        yield from self._alone(line)
+        yield ALONE_UNSYNCED, _name_of(line)
         if self._life.due:
             yield from self._extend()
+        if most == 1 and (yield _ADD_FIRST, {"line": line, "name": name, "holder": self._holder}):
+            return True
         there = yield from self._line(line)
         if is_free := len(there) < most or waits:
             last = max((int(stamp or 0) for stamp in there.values()), default=0)
@@ -568,6 +575,11 @@ class HeldPlaces:
         yield UNSYNCED, {}
         yield _CLOSE, {"holder": self._holder}
         yield _LEAVE, {"line": _PROCESSES, "name": self._holder}
+
+
+def _name_of(line: str) -> dict[str, str]:
+    """Return the value of `ALONE`: who changes a line does so alone."""
+    return {"name": f"bridge places {line}"}
 
 
 def _let_in(place: QueuedPlace, found: list[Any] | None = None) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
@@ -16,7 +16,6 @@ from bridge.model.parts import Message
 from bridge.stores.bounds import MessageSize, links, surplus
 from bridge.stores.conversation_store import Bounds, Conversation, plain_id, stored_id
 
-_T = TypeVar("_T")
 _MANY = 50
 """From this number of messages on, JSON is read and written in a thread."""
 
@@ -61,7 +60,9 @@ def to_conversation(row: Sequence[Any], bodies: Iterable[str]) -> Conversation:
 
 async def loaded(row: Sequence[Any], bodies: Sequence[str]) -> Conversation:
     """Do the work of `to_conversation`, in a thread if there are many messages."""
-    return await _in_thread_if_many(len(bodies), lambda: to_conversation(row, bodies))
+    if len(bodies) < _MANY:
+        return to_conversation(row, bodies)
+    return await asyncio.to_thread(to_conversation, row, bodies)
 
 
 class Change:
@@ -95,11 +96,9 @@ async def change(
     conversation: Conversation, new: list[Message], keep: int | None = None, digest: str | None = None
 ) -> Change:
     """Return a `Change`, prepared in a thread if there are many messages."""
-    return await _in_thread_if_many(len(new), lambda: Change(conversation, new, keep, digest))
-
-
-async def _in_thread_if_many(count: int, work: Callable[[], _T]) -> _T:
-    return await asyncio.to_thread(work) if count >= _MANY else work()
+    if len(new) < _MANY:
+        return Change(conversation, new, keep, digest)
+    return await asyncio.to_thread(Change, conversation, new, keep, digest)
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ fragments:
 | `{rows NAME (a bigint, b text)}` | the value NAME, a list of tuples, as a table NAME | |
 | `{values NAME (a bigint, b text)}` | the list as the end of an INSERT; no other value in the statement | |
 | `{each NAME (a bigint, b text)}` | ends FROM: runs for each tuple, `NAME.a` is its value | one more table |
+| `{changed}` | ends a statement that writes: its rows are a `(1,)` for each row that it changed | `RETURNING 1` |
 | `{concurrently}` | | `CONCURRENTLY`; see `bridge.stores.schema` |
 | `{clustered}` | `WITHOUT ROWID`: a table in the order of its primary key | |
 | `{volatile}` | | `UNLOGGED`: a table that a crash of the server empties |
@@ -58,6 +59,8 @@ ALONE = "{alone}"
 """No other script that yields this with the same `name` runs until this one ends. SQLite has one writer anyway."""
 UNSYNCED = "{unsynced}"
 """A crash of a PostgreSQL server may undo this script, which does not wait for the disk."""
+ALONE_UNSYNCED = "{alone_unsynced}"
+"""Both in one statement."""
 VERSION = "{version}"
 """One row with a number that changes whenever another connection has changed the SQLite file; PostgreSQL: no row."""
 
@@ -138,15 +141,20 @@ class Syntax(Protocol):
 class Spelled:
     """A statement in an engine's words. `sets` are the values that `{in}` and `{rows}` name.
 
-    `many` is that of `{values}` or `{each}`.
+    `many` is that of `{values}` or `{each}`. `clocks` are those of `{now}` and `{wall}` that it reads. `counts`: it has
+    `{changed}`.
     """
 
     text: str
     sets: tuple[str, ...] = ()
     many: str | None = None
+    clocks: tuple[str, ...] = ()
+    counts: bool = False
 
 
 _FRAGMENT = re.compile(r"\{(\w+)(?:\s+(\w+)(?:\s+\(([^)]*)\))?)?\}")
+
+_CLOCKS = frozenset({"now", "wall"})
 
 _COLUMN = re.compile(r"\b[a-z_]+\.[a-z_]+\b")
 
@@ -156,11 +164,13 @@ def spelled(statement: str, syntax: Syntax) -> Spelled:
     """Return the statement with its fragments replaced. Raises `KeyError` for an unknown one."""
     sets: list[str] = []
     many: list[str] = []
+    plain: dict[str, None] = {}
     renamed: dict[str, str] = {}
 
     def replaced(found: re.Match[str]) -> str:
         kind, name, columns = found.groups()
         if name is None:
+            plain[kind] = None
             return syntax.fragments[kind]
         if kind == "bytes":
             return syntax.size(name)
@@ -178,4 +188,5 @@ def spelled(statement: str, syntax: Syntax) -> Spelled:
     text = _FRAGMENT.sub(replaced, statement)
     if renamed:
         text = _COLUMN.sub(lambda found: renamed.get(found[0], found[0]), text)
-    return Spelled(text.strip(), tuple(sets), many[0] if many else None)
+    clocks = tuple(kind for kind in plain if kind in _CLOCKS)
+    return Spelled(text.strip(), tuple(sets), many[0] if many else None, clocks, "changed" in plain)

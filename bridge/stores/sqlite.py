@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import T, Values, Work
@@ -33,11 +34,11 @@ class SQLite:
     def check_open(self) -> None:
         self.file.check_open()
 
-    async def read(self, work: Work[T], *, snapshot: bool = True) -> T:
-        return await self.file.read(partial(run_script, work))
+    def read(self, work: Work[T], *, snapshot: bool = True) -> Coroutine[Any, Any, T]:
+        return self.file.read(partial(run_script, work))
 
-    async def write(self, work: Work[T], *, first: bool = False) -> T:
-        return await self.file.write(partial(run_script, work), first=first)
+    def write(self, work: Work[T], *, first: bool = False) -> Coroutine[Any, Any, T]:
+        return self.file.write(partial(run_script, work), first=first)
 
     async def change(self, statement: str, values: Values) -> int | None:
         return await self.file.write(partial(run_many, statement, values))

@@ -18,8 +18,8 @@ import os
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -77,16 +77,16 @@ class SQLiteFile:
         if self._closed:
             raise unavailable("sqlite", "closed", schema.names(self._tables))
 
-    async def write(self, work: Callable[[sqlite3.Connection], _T], *, first: bool = False) -> _T:
+    def write(self, work: Callable[[sqlite3.Connection], _T], *, first: bool = False) -> Coroutine[Any, Any, _T]:
         """Return the result of `work` in a transaction that may write, before all that wait if it is to be `first`.
 
         Raises `BridgeError` (store_unavailable).
         """
-        return await self._lane(True).run(work, first=first)
+        return self._lane(True).run(work, first=first)
 
-    async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    def read(self, work: Callable[[sqlite3.Connection], _T]) -> Coroutine[Any, Any, _T]:
         """Return the result of `work` in a transaction that only reads. Raises `BridgeError` (store_unavailable)."""
-        return await self._lane(self._path == MEMORY).run(work)
+        return self._lane(self._path == MEMORY).run(work)
 
     async def shrink(self) -> None:
         """Give free pages back to the file system, except a tenth of the file, which it may soon need again.
@@ -137,15 +137,15 @@ class SQLiteConnection:
     def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Return the result of `work`, run in one transaction. Raises `BridgeError` (store_unavailable)."""
         try:
-            return self.attempt(work, self._busy)
+            return self.attempt(work, time.monotonic() + self._busy)
         except (sqlite3.Error, OSError) as error:
             reason = reason_of(error)
         # Outside of the handler: the engine's own text may name files and values.
         raise self.failure(reason)
 
-    def attempt(self, work: Callable[[sqlite3.Connection], _T], seconds: float) -> _T:
-        """As `run`, after at most `seconds` of waiting for another process. Raises what the engine raises."""
-        self._until = time.monotonic() + seconds
+    def attempt(self, work: Callable[[sqlite3.Connection], _T], until: float) -> _T:
+        """As `run`; `until`: when to stop waiting for another process. Raises what the engine raises."""
+        self._until = until
         try:
             with self as db:
                 return work(db)
@@ -168,8 +168,7 @@ class SQLiteConnection:
         """Execute a statement that may find the file busy."""
         while True:
             try:
-                with closing(db.execute(statement)) as cursor:
-                    cursor.fetchone()
+                db.execute(statement).close()
                 return
             except sqlite3.OperationalError as error:
                 if not is_busy(error) or time.monotonic() > self._until:
@@ -349,7 +348,7 @@ class _Lane:
         if len(jobs) > 1:
             for together in (_together, _apart):
                 try:
-                    self._connection.attempt(partial(together, jobs), _patience(jobs))
+                    self._connection.attempt(partial(together, jobs), min(job.deadline for job in jobs))
                 except BaseException as error:
                     if is_busy(error):
                         return self._still_busy(jobs, error)
@@ -358,7 +357,7 @@ class _Lane:
         for number, job in enumerate(jobs):
             job.error = None
             try:
-                job.result = self._connection.attempt(job.work, _patience([job]))
+                job.result = self._connection.attempt(job.work, job.deadline)
             except BaseException as error:
                 if is_busy(error):
                     return self._told(jobs[:number]) + self._still_busy(jobs[number:], error)
@@ -415,11 +414,6 @@ def _apart(jobs: list[_Job], db: sqlite3.Connection) -> None:
         db.execute("RELEASE job")
 
 
-def _patience(jobs: list[_Job]) -> float:
-    """Return the seconds until the first of these jobs stops to wait."""
-    return min(job.deadline for job in jobs) - time.monotonic()
-
-
 def is_busy(error: BaseException) -> bool:
     """Return whether another process had the file for longer than this one waited."""
     return reason_of(error).startswith("SQLITE_BUSY")
@@ -461,6 +455,9 @@ class SQLiteSyntax:
         "version": "PRAGMA data_version",
         "alone": "",
         "unsynced": "",
+        "alone_unsynced": "",
+        # RETURNING would store its rows in a table before they are read, at the cost of another statement.
+        "changed": "",
     }
 
     def size(self, column: str) -> str:
@@ -504,13 +501,15 @@ def run_statement(db: sqlite3.Connection, statement: str, values: Values | None 
     found = spelled(statement, SYNTAX)
     if not found.text:
         return []
-    given: dict[str, Any] = {"now": lease_clock.now(), "wall": time.time(), **(values or {})}
+    given: Values = values or {}
     if found.many is not None:
         db.executemany(found.text, given[found.many])
         return []
-    for name in found.sets:
-        given[name] = orjson.dumps(given[name]).decode()
-    return db.execute(found.text, given).fetchall()
+    if found.clocks or found.sets:
+        times = {name: lease_clock.now() if name == "now" else time.time() for name in found.clocks}
+        given = {**given, **times, **{name: orjson.dumps(given[name]).decode() for name in found.sets}}
+    cursor = db.execute(found.text, given)
+    return [(1,)] * cursor.rowcount if found.counts else cursor.fetchall()
 
 
 def run_many(statement: str, values: Values, db: sqlite3.Connection) -> int:

@@ -125,20 +125,23 @@ class Encoder(EncoderLike):
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
-        out = self.out = []
+        out = self.out
         handlers, at_once, sequencer, projection = self._handlers, self._at_once, self._sequencer, self._projection
         rules, watched = projection.rules, projection.watched
-        for event in self.ready(events):
-            kind = type(event)
-            if sequencer.busy or not (kind in at_once or sequencer.at_once(event)):
-                for placed in sequencer.place(event):
-                    for ready in projection.feed(placed):
+        try:
+            for event in self.ready(events):
+                kind = type(event)
+                if sequencer.busy or not (kind in at_once or sequencer.at_once(event)):
+                    for placed in sequencer.place(event):
+                        for ready in projection.feed(placed):
+                            handlers[type(ready)](self, ready)
+                elif kind not in rules or (kind in DELTAS and not watched):
+                    handlers[kind](self, event)
+                else:
+                    for ready in rules[kind](projection, event):
                         handlers[type(ready)](self, ready)
-            elif kind not in rules or (kind in DELTAS and not watched):
-                handlers[kind](self, event)
-            else:
-                for ready in rules[kind](projection, event):
-                    handlers[type(ready)](self, ready)
+        finally:
+            self.out = []  # frames are not held while the next events are waited for
         return out
 
     @property

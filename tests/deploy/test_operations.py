@@ -73,7 +73,8 @@ def test_the_tables_are_those_of_the_code() -> None:
 
 
 def test_the_facts_of_a_log_line_are_those_of_the_page(caplog: pytest.LogCaptureFixture) -> None:
-    report = AccessRecord("id", "/v1", "ag-ui", "run", back="b", status="stop", http=200, sent=9, first=1.0, retries=1)
+    report = AccessRecord("id", "/v1", "ag-ui", "run")
+    report.back, report.status, report.http, report.sent, report.first, report.retries = "b", "stop", 200, 9, 1.0, 1
     report.tried, report.continued_at, report.lost, report.trace_id = ["a", "b"], [9], ["state"], "0" * 32
     report.usage, report.user = UsageReported(input=1, output=2, cached=1), "ann"
     with caplog.at_level(logging.INFO, "bridge.access"):

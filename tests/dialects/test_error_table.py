@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 
 from bridge.contract import WireResponse, registry
+from bridge.dialects.agentscope.errors import ERRORS as agentscope
 from bridge.errors import KEY_REFUSED, RULES, ErrorCode, Failure
+from bridge.model import RunFailed, RunStarted
+from bridge.testing.wires import decode, encode
 from bridge.toolkit.error_table import OWN, UNPROCESSABLE, ErrorTable, members, names
+from bridge.toolkit.errors import STATUSES
 
 BACKS = [name for name in registry.called() if not registry.get(name).over_grpc]
 WITH_WORDS = [name for name in BACKS if name != "a2a"]
 """Dialects whose errors have a word of any kind; those of A2A have numbers, and words in their details."""
-
-ONLY_TEXTS = ("ai-sdk-ui", "ollama")
-"""Dialects whose errors have no word."""
 
 
 def refused(dialect: str, status: int, body: Any) -> Failure:
@@ -34,14 +35,49 @@ def test_the_code_of_another_bridge_counts_more_than_its_status(dialect: str, co
     assert (failure.code, failure.message) == (code, "It broke.")
 
 
-@pytest.mark.parametrize("code", OWN.values())
-@pytest.mark.parametrize(
-    "dialect", [name for name in WITH_WORDS if registry.get(name).served and name not in ONLY_TEXTS]
-)
-def test_what_a_bridge_writes_another_one_reads(dialect: str, code: ErrorCode) -> None:
+SPOKEN = [name for name in registry.served() if registry.get(name).called]
+"""Dialects whose errors are both written and read."""
+FOREIGN = {
+    ErrorCode.UNAUTHORIZED: ErrorCode.BACKEND_AUTH,
+    ErrorCode.FORBIDDEN: ErrorCode.BACKEND_AUTH,
+    ErrorCode.INTERNAL: ErrorCode.BACKEND_ERROR,
+}
+"""What a key that is not accepted, and a crash, of another bridge are for this one."""
+BY_STATUS = {"ai-sdk-ui": {404: ErrorCode.BACKEND_ERROR}, "ollama": dict[int, ErrorCode]()}
+"""Dialects whose error is a text and its status, and what other statuses mean there than everywhere."""
+IN_STREAMS = ("ag-kit", "ai-sdk-ui", "aip", "ollama")
+"""Dialects in whose streams an error is a text."""
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+@pytest.mark.parametrize("dialect", SPOKEN)
+def test_the_code_that_a_bridge_writes_another_one_reads(dialect: str, code: ErrorCode) -> None:
+    """Where the wire has a status alone, that decides; where it has a place for the code, nothing is lost."""
     each = registry.get(dialect)
     failure = each.decode_error(each.encode_error(Failure(code, "It broke.")))
-    assert RULES[failure.code].http == RULES[code].http
+    expected = FOREIGN.get(code, code)
+    if dialect in BY_STATUS and code not in FOREIGN:
+        status = RULES[code].http
+        refused = ErrorCode.INVALID_REQUEST if status in (400, 422) else ErrorCode.BACKEND_ERROR
+        expected = BY_STATUS[dialect].get(status) or STATUSES.get(status) or refused
+    if (dialect, code) == ("a2a", ErrorCode.INVALID_REQUEST):
+        expected = ErrorCode.BACKEND_ERROR  # the calls of an agent are the bridge's own
+    assert failure.code is expected
+    assert failure.code is ErrorCode.BACKEND_AUTH or "It broke." in failure.message
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+@pytest.mark.parametrize("dialect", [name for name in SPOKEN if name not in IN_STREAMS])
+def test_the_code_of_a_stream_that_failed_is_read_as_it_was_written(dialect: str, code: ErrorCode) -> None:
+    each = registry.get(dialect)
+    wire = encode(each, [RunStarted("r"), RunFailed(Failure(code, "It broke."))])
+    (failure,) = [event.error for event in decode(each, [wire]) if isinstance(event, RunFailed)]
+    expected = FOREIGN.get(code, code)
+    if dialect == "a2a" and code in (*FOREIGN, ErrorCode.INVALID_REQUEST):
+        expected = ErrorCode.BACKEND_ERROR  # a task that failed, whoever is to blame
+    if dialect == "agentscope-java":
+        expected = agentscope.code_of({"code": agentscope.word(Failure(code, ""))})  # the whole error is its word
+    assert failure.code is expected
     assert failure.code is ErrorCode.BACKEND_AUTH or "It broke." in failure.message
 
 

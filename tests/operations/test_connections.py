@@ -1,13 +1,20 @@
-"""What never becomes a request is answered with a JSON error, a request id, and no word about the software."""
+"""What never becomes a request is answered with an error, a request id, and no word about the software."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import orjson
 import pytest
+import pytest_asyncio
 
+from bridge.contract import registry
+from bridge.errors import ErrorCode, Failure
+from bridge.server.host.app import UNKNOWN_PATH
 from tests.server.harness import serving
 
 CONFIG = {
@@ -41,9 +48,7 @@ async def said(base: str, request: bytes) -> tuple[int, dict[str, str], bytes]:
     ],
     ids=["tls", "version", "length", "two lengths", "long header", "br", "zstd"],
 )
-async def test_what_is_no_request_gets_a_plain_error(
-    request_: bytes, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_is_no_request_gets_an_error(request_: bytes, status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with serving(dict(CONFIG)) as base:
         answered, headers, body = await said(base, request_)
@@ -51,7 +56,7 @@ async def test_what_is_no_request_gets_a_plain_error(
     assert headers["content-type"].startswith("application/json")
     assert headers["server"] == "dialect-bridge"
     assert len(headers["x-request-id"]) >= 16
-    assert orjson.loads(body)["error"]["code"] == "invalid_request"
+    assert "invalid_request" in str(orjson.loads(body)["error"])
     assert b"secret" not in body
     assert "secret" not in caplog.text
     assert "Traceback" not in caplog.text
@@ -71,17 +76,81 @@ async def test_other_versions_of_http_are_refused_in_ours(version: str, path: st
     assert b"error" in body
 
 
-@pytest.mark.parametrize("path", ["/v1/models", "/nowhere"])
-async def test_an_unknown_expectation_is_refused(path: str) -> None:
-    """By aiohttp, before any of our handlers: with the headers of every response."""
+FRONTS = [name for name in registry.served() if not registry.get(name).over_grpc and name != "acp"]
+"""Dialects over HTTP; acp is one over WebSockets."""
+LARGE = 70_000
+UNSERVED = {
+    "an unknown expectation": ("POST {path} HTTP/1.1", "expect: dinner", 417),
+    "another version": ("POST {path} HTTP/2.0", "", 505),
+    "an invalid length": ("POST {path}?a=b HTTP/1.1", "content-length: nine", 400),
+    "an unknown encoding": ("POST {path} HTTP/1.1", "content-encoding: br\r\ncontent-length: 3", 415),
+    "a long header": ("POST {path} HTTP/1.1", "x: " + "y" * 40_000, 431),
+    "a path that is not served": ("GET {path}/no/such/thing HTTP/1.1", "", 404),
+    "a method that is not served": ("TRACE {path} HTTP/1.1", "", 405),
+    "a large body": ("POST {path} HTTP/1.1", f"content-type: application/json\r\ncontent-length: {LARGE}", 413),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def every_front() -> AsyncIterator[str]:
+    """The address of a server with a route for each dialect, below its name."""
+    routes = [{"dialect": name, "path": f"/{name}", "backend": "it"} for name in FRONTS]
+    async with serving(
+        {**CONFIG, "routes": routes, "stores": {"history": "sqlite:///:memory:"}, "server": {"max_body": "64KiB"}}
+    ) as base:
+        yield base
+
+
+@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("what", UNSERVED)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_reaches_no_operation_is_refused_in_the_shape_of_its_route(
+    every_front: str, what: str, front: str
+) -> None:
+    line, header, status = UNSERVED[what]
+    dialect = registry.get(front)
+    path = next(re.sub(r"{\w+}", "x", each.path) for each in dialect.surface if each.method == "POST")
+    request = f"{line.format(path=f'/{front}{path}')}\r\nhost: localhost\r\nconnection: close\r\n{header}\r\n\r\n"
+    request = request.replace("\r\n\r\n\r\n", "\r\n\r\n") + ("x" * LARGE if str(LARGE) in header else "")
+    answered, headers, body = await said(every_front, request.encode())
+    failure = Failure(ErrorCode.INVALID_REQUEST, "x", status=status, headers={"allow": "POST"} if status == 405 else {})
+    if status == 404:
+        failure = Failure(ErrorCode.NOT_FOUND, "x", backend_code=UNKNOWN_PATH)
+    expected = dialect.encode_error(failure)
+    assert answered == expected.status
+    assert headers["content-type"] == expected.headers["content-type"]
+    assert names_in(expected.body) <= names_in(body)
+    assert headers["x-request-id"]
+    assert headers["server"] == "dialect-bridge"
+
+
+def names_in(body: bytes) -> set[str]:
+    """Return the paths of all members of a JSON text; none of any other text."""
+
+    def within(value: Any, path: str) -> Iterator[str]:
+        yield path
+        for name, each in value.items() if isinstance(value, dict) else ():
+            yield from within(each, f"{path}.{name}")
+
+    return set(within(orjson.loads(body), "")) if body[:1] in b"{[" else set()
+
+
+@pytest.mark.parametrize("line", ["GET /nowhere HTTP/1.1", "GET / HTTP/1.1", "\x16\x03\x01 hello"])
+async def test_what_is_near_no_route_is_refused_in_the_shape_of_the_server(line: str) -> None:
+    request = f"{line}\r\nhost: localhost\r\nexpect: dinner\r\nconnection: close\r\n\r\n"
     async with serving(dict(CONFIG)) as base:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
-        writer.write(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nexpect: dinner\r\nconnection: close\r\n\r\n".encode())
-        async with asyncio.timeout(20):
-            data = await reader.read()
-        writer.close()
-    assert data.startswith(b"HTTP/1.1 417 ")
-    assert b"x-request-id: " in data
+        status, _, body = await said(base, request.encode())
+    assert status in (400, 417)
+    assert names_in(body) == {"", ".error", ".error.code", ".error.message"}
+
+
+@pytest.mark.parametrize("expected", ["", "100-Continue"])
+async def test_a_known_expectation_is_met(expected: str) -> None:
+    request = f"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nexpect: {expected}\r\nconnection: close\r\n\r\n"
+    async with serving(dict(CONFIG)) as base:
+        status, _, body = await said(base, request.encode())
+    assert status == (100 if expected else 200)
+    assert b'"data"' in body
 
 
 @pytest.mark.parametrize(

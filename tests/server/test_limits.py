@@ -17,8 +17,9 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.config import parse
 from bridge.errors import ConfigError
 from bridge.server import make_app
-from bridge.server.requests.bodies import BODIES, FREE, Bodies
+from bridge.server.requests.bodies import FREE, Bodies
 from bridge.server.requests.limits import SlotPool
+from bridge.server.requests.state import STATE
 from bridge.stores import open_rates
 from bridge.stores.rates import LocalRates
 from tests.server.harness import Exchange, FakeBackend, Reply, ask, bound_socket, fake_backend, post, serving
@@ -422,7 +423,7 @@ async def serving_app(setup: dict[str, Any], stack: contextlib.AsyncExitStack) -
     stack.push_async_callback(runner.cleanup)
     listening = bound_socket()
     await web.SockSite(runner, listening).start()
-    return f"http://127.0.0.1:{listening.getsockname()[1]}", runner.app[BODIES]
+    return f"http://127.0.0.1:{listening.getsockname()[1]}", runner.app[STATE].limits.bodies
 
 
 async def until(true: Callable[[], bool]) -> None:

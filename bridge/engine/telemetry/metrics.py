@@ -201,33 +201,35 @@ class BridgeMetrics:
 
     def request(self, route: str, front: str, back: str, status: int, outcome: str, seconds: float) -> None:
         """A request is over. `status`: HTTP, 0 for none; `outcome`: an error code, or any other word."""
-        way = (route, front, back)
-        _of(self.requests, *way, str(status)).inc()
-        _times(self.request_seconds, *way).observe(seconds)
+        _of(self.requests, route, front, back, str(status)).inc()
+        _times(self.request_seconds, route, front, back).observe(seconds)
         if outcome in _LEFT:
-            _of(self.cancellations, *way).inc()
+            _of(self.cancellations, route, front, back).inc()
         elif outcome in _CODES:
-            _of(self.errors, *way, outcome).inc()
+            _of(self.errors, route, front, back, outcome).inc()
 
     def run(self, route: str, front: str, run: Run, user: str = "") -> None:
         """Count a run that has ended, with or without a client. `user` is who asked for it."""
         if self.most_users and user:
             self._of_user(user, run.call.context.model or "", run.reader.usage)
-        way, reader = (route, front, run.backend.name), run.reader
+        back, reader = run.backend.name, run.reader
         outcome = reader.finish_reason or str(reader.failure.code if reader.failure is not None else ErrorCode.CANCELED)
-        _of(self.runs, *way, outcome).inc()
+        _of(self.runs, route, front, back, outcome).inc()
         if run.first is not None:
-            _times(self.first_token_seconds, *way).observe(run.first - run.started)
+            _times(self.first_token_seconds, route, front, back).observe(run.first - run.started)
         if (usage := reader.usage) is not None:
-            taken, cached = usage.input or 0, min(usage.cached or 0, usage.input or 0)
-            tokens = zip(_each(self.tokens, *way), (taken, cached, taken - cached, usage.output or 0), strict=True)
-            for series, number in tokens:
-                if number:
-                    series.inc(number)
+            taken, cached = usage.input or 0, usage.cached or 0
+            cached = min(cached, taken) if cached else 0
+            tokens_in, tokens_in_cached, tokens_in_uncached, tokens_out = _each(self.tokens, route, front, back)
+            tokens_in.inc(taken)
+            if cached:
+                tokens_in_cached.inc(cached)
+            tokens_in_uncached.inc(taken - cached)
+            tokens_out.inc(usage.output or 0)
         if run.tries.repeated:
-            _of(self.retries, *way).inc(run.tries.repeated)
+            _of(self.retries, route, front, back).inc(run.tries.repeated)
         for feature in run.lost.names:
-            _of(self.losses, *way, feature).inc()
+            _of(self.losses, route, front, back, feature).inc()
 
     def _of_user(self, user: str, model: str, usage: UsageReported | None) -> None:
         pair = (user, model)

@@ -24,7 +24,11 @@ from bridge.translation.framing import sse
 log = logging.getLogger("bridge.http")
 
 _LAST_EVENTS = 5.0
-"""Seconds in which a canceled run may still report its id, and then may end by itself."""
+"""Seconds for the answer to a cancel, and in which a canceled run may then end by itself."""
+_MOST_NAMELESS = 100
+"""Canceled runs of a backend that may have the time of a whole run to report their ids; further ones have
+`_LAST_EVENTS`.
+"""
 _LAST_WORDS = 2.0
 """Seconds that the next request of a conversation waits for that."""
 _CANCEL_AGAIN = (0.2, 0.4, 0.8)
@@ -293,11 +297,12 @@ class SteppedCall:
     async def _cancel(self, asked: _Asked | None) -> None:
         """Cancel the run at the backend as soon as it has reported its id, and wait for its end.
 
-        `asked` is a request without an answer, of which only that shows whether there is anything to cancel.
+        `asked` is a request without an answer, of which only that shows whether there is anything to cancel. An agent
+        that answers in one piece may take as long for it as a run may.
         """
         backend = self._backend
         try:
-            async with asyncio.timeout(_LAST_EVENTS):
+            async with asyncio.timeout(self._patience):
                 if asked is not None:
                     with suppress(BridgeError):
                         await self._answered(asked)
@@ -321,6 +326,11 @@ class SteppedCall:
             answer, self._answer = self._answer, None
             if answer is not None:
                 answer.release(drain=True)
+
+    @property
+    def _patience(self) -> float | None:
+        """Seconds in which the canceled run may report its id."""
+        return self._backend.timeouts.total if self._backend.chores <= _MOST_NAMELESS else _LAST_EVENTS
 
     async def _told_end(self, answer: HttpAnswer, within: float) -> bool:
         """Return whether a canceled run is over, or its stream ends, within this time."""

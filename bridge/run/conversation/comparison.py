@@ -152,7 +152,8 @@ def as_client_sees(answer: Answer, front: Capabilities) -> Message:
 
 def passes_whole(message: Message) -> bool:
     """Return whether only the message's own dialect knows what it is: the store has no such message of its own."""
-    return any("whole" in fields for fields in (message.extras or {}).values())
+    extras = message.extras
+    return extras is not None and any("whole" in fields for fields in extras.values())
 
 
 # ---------------------------------------------------------------------- where a conversation goes on
@@ -200,9 +201,9 @@ def unknown(stored: list[Message], messages: list[Message]) -> list[Message]:
     Clients that should send only what is new may send everything: as it is stored, or with the ids by which AG-Kit's
     second generation compares (docs/dialects/ag-kit.md). Their copies of earlier answers are left out.
     """
-    known = [mark(m) for m in stored if not passes_whole(m)]
+    known = [m for m in stored if not passes_whole(m)]
     said = [n for n, m in enumerate(messages) if not passes_whole(m)]
-    if 0 < len(known) <= len(said) and [mark(messages[n]) for n in said[: len(known)]] == known:
+    if 0 < len(known) <= len(said) and all(mark(m) == mark(messages[n]) for m, n in zip(known, said, strict=False)):
         return messages[said[len(known) - 1] + 1 :]
     new = behind(stored, messages, {m.id for m in stored if m.id and m.role != "assistant"})
     # A single message that was answered is sent again, or another one under its id; one that was not is tried again.

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 
 from bridge.contract import Operation
 from bridge.engine.config.kinds import is_loopback
@@ -41,7 +42,7 @@ PRIVATE_OPERATIONS = frozenset(
 """
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_FETCH = ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "sec-fetch-user")
+_FETCH = tuple(map(istr, ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "sec-fetch-user")))
 """Headers by which browsers describe a request (Fetch Metadata). Pages can neither set nor leave them out."""
 _PRIVATE = frozenset({"internal", "local", "localhost"})
 """Top-level domains for private use: RFC 6761, RFC 6762, and ICANN's resolution 2024.07.29.06."""
@@ -76,7 +77,7 @@ class OriginPolicy:
         """Raises `RequestError` (421) for a request that came under another name than the server's."""
         if self.hosts is None:
             return
-        hosts = http.headers.getall("host", [])
+        hosts = http.headers.getall(hdrs.HOST, [])
         # HTTP/1.0 may leave it out; no browser does.
         if len(hosts) > 1 or (hosts and not self._is_known(_name(hosts[0]))):
             raise RequestError(
@@ -91,7 +92,7 @@ class OriginPolicy:
         Raises `RequestError` (forbidden) for a page whose origin may not call the server.
         """
         headers = http.headers
-        if "origin" not in headers and not any(map(headers.__contains__, _FETCH)):
+        if hdrs.ORIGIN not in headers and not any(map(headers.__contains__, _FETCH)):
             return None
         site = headers.get("sec-fetch-site")
         if "origin" not in headers:
@@ -208,6 +209,7 @@ def _host(origin: str) -> str:
         return ""
 
 
+@lru_cache(maxsize=64)
 def _name(host: str) -> str:
     """The host name in a `Host` header."""
     name, colon, port = host.strip().lower().rpartition(":")

@@ -12,20 +12,21 @@ from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from multidict import istr
 
 from bridge.contract import Endpoint, Operation
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.engine.services import Host
-from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, shortened
+from bridge.errors import BridgeError, ErrorCode, Failure, shortened
 from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
+from bridge.server.host.server_connection import ServerConnection
 from bridge.server.operations.route_operations import RouteOperations
 from bridge.server.page.site import Page
-from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.exchange import EXCHANGE, Serve, ServerExchange
 from bridge.server.requests.guard import Guard
-from bridge.server.requests.http_messages import OTHER_VERSION
+from bridge.server.requests.http_messages import REQUEST_ID
 from bridge.server.requests.state import STATE, Hosting, State, Task
 from bridge.server.requests.writing import StreamedResponse
 
@@ -33,6 +34,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STREAMED = frozenset({Operation.SUBSCRIBE, Operation.RETRIEVE, Operation.SOCKET, Operation.CONNECT, Operation.TASKS})
 """Operations behind GET whose answer may be a stream, which a HEAD would wait for."""
+_SERVER = istr("server")
 UNKNOWN_PATH = "unknown_url"
 """The code of a 404 for a path, which is none for a model."""
 
@@ -49,11 +51,11 @@ def make_app(bridge: Bridge, hosting: Hosting | None = None) -> web.Application:
         from bridge.engine.telemetry.metrics import metrics as of_process
 
         metrics = of_process()
-    bridge.serve_for(Host(slots=state.limits, metrics=metrics, spent=state.limits.spent))
+    spent = state.limits.spent if state.limits.has_rates else None
+    bridge.serve_for(Host(slots=state.limits, metrics=metrics, spent=spent))
     page = Page(bridge, state.identity) if server.has_page else None
     app = web.Application(client_max_size=server.max_body, middlewares=[_serving(state)])
     app[STATE] = state
-    app[BODIES] = state.limits.bodies
     app.on_response_prepare.append(_adding_headers(state))
     app.cleanup_ctx.append(_bridge_life)
     if page is not None:
@@ -165,14 +167,14 @@ def _serving(state: State) -> Middleware:
     probes = {health.live, health.ready}
 
     @web.middleware
-    async def serve(request: web.Request, handler: Handler) -> web.StreamResponse:
+    def serve(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
         http = request
-        state.silent_connections.note(http.protocol)
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
         async def handle(exchange: ServerExchange) -> web.StreamResponse:
-            if OTHER_VERSION in http:
-                raise RequestError(f"Expected HTTP/1.1, got {http[OTHER_VERSION]}.", status=505)
+            connection = http.protocol
+            if isinstance(connection, ServerConnection) and connection.refused is not None:
+                raise BridgeError.of(connection.refused)
             if http.path not in probes:
                 state.origins.check_host(http)
                 exchange.initiator = state.origins.initiator_of(http)
@@ -185,7 +187,7 @@ def _serving(state: State) -> Middleware:
                     raise
                 raise BridgeError.of(_refusal(http, error)) from None
 
-        return await exchange.answer(handle)
+        return exchange.answer(handle)
 
     return serve
 
@@ -275,19 +277,20 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
 
     async def add_headers(http: web.Request, response: web.StreamResponse) -> None:
         exchange = http.get(EXCHANGE)
-        if exchange is None:  # aiohttp has answered before any middleware, as it does to an unknown `Expect`
+        if exchange is None:  # of an aiohttp server that is not ours, which answers an unknown `Expect` by itself
             exchange = ServerExchange(http, state.bridge, state.refusals)
         exchange.begin_response(response)
-        if isinstance(response, (web.Response, StreamedResponse)) and not exchange.is_own_page:
+        if not (exchange.is_served or exchange.is_own_page) and isinstance(response, (web.Response, StreamedResponse)):
+            # A route's handler knows the task until the response is written.
             task = cast("Task", asyncio.current_task())
             state.writing.add(task)
             task.add_done_callback(state.writing.discard)
         headers = response.headers
-        headers["x-request-id"] = exchange.request_id
+        headers[REQUEST_ID] = exchange.request_id
         guard = exchange.guard
         if guard is not None and guard.dialect.request_id_header:
             headers[guard.dialect.request_id_header] = exchange.request_id
-        headers["server"] = "dialect-bridge"
+        headers[_SERVER] = "dialect-bridge"
         if state.draining or state.retired:
             headers["connection"] = "close"
             response.force_close()

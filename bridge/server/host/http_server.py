@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Protocol
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from bridge.contract import Dialect
 from bridge.engine.bridge import Bridge
 from bridge.engine.config.kinds import is_loopback
 from bridge.errors import BridgeError, ConfigError, Failure, log_unexpected
 from bridge.server.host import listeners as listening
 from bridge.server.host.app import make_app
-from bridge.server.host.server_connection import checking_version, listen
+from bridge.server.host.server_connection import checking_heads, listen
+from bridge.server.host.silent_connections import SilentConnections
 from bridge.server.requests.coalescing import MergedWork, in_daemon_thread
+from bridge.server.requests.nearest import nearest_dialect
 from bridge.server.requests.state import STATE, Hosting, State
 
 if TYPE_CHECKING:
@@ -117,6 +120,7 @@ class HttpServer:
         # `State.drain` drains streams, since it can still write to them; aiohttp would only close them.
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1, handle_signals=False)
         self._listeners: list[asyncio.Server] = []
+        self._silent_connections = SilentConnections(bridge.config.server.body_time)
         self._agents = _agents_of(bridge, self._state)
         served = {each.address: each for each in before._agents} if before is not None else {}
         self._followed = {a.address: served[a.address] for a in self._agents if a.address in served}
@@ -128,14 +132,15 @@ class HttpServer:
                 each.check(self._followed[each.address])
         await self._runner.setup()
         if self._runner.server is not None:
-            self._state.silent_connections.start(self._runner.server)
-            self._runner.server.request_factory = checking_version(self._runner.server.request_factory)
+            self._silent_connections.start(self._runner.server)
+            self._runner.server.request_factory = checking_heads(self._runner.server.request_factory)
         for each in self._agents:
             if each.address not in self._followed:
                 await each.start()
         for sock in self.sockets:
             assert self._runner.server is not None
-            self._listeners.append(await listen(self._runner.server, sock.dup(), listening.BACKLOG, self._note))
+            server, own = self._runner.server, sock.dup()
+            self._listeners.append(await listen(server, own, listening.BACKLOG, self._note, self._shape))
         # Last of all: whatever failed before leaves the agents that are served as they are.
         for each in self._agents:
             if each.address in self._followed:
@@ -143,6 +148,9 @@ class HttpServer:
 
     def _note(self, failure: Failure, peer: str | None) -> None:
         self._state.refusals.unserved(failure, http=failure.http_status, method="-", path="-", peer=peer)
+
+    def _shape(self, path: str) -> Dialect | None:
+        return nearest_dialect(self.bridge.routes, path)
 
     @property
     def port(self) -> int:
@@ -203,7 +211,7 @@ class HttpServer:
         await stopping
 
     async def close(self) -> None:
-        self._state.silent_connections.stop()
+        self._silent_connections.stop()
         for listener in self._listeners:
             listener.close()
         await asyncio.gather(*(each.stop(0) for each in self._agents))

@@ -11,37 +11,50 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, hdrs, web
 from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
-from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, ContentEncodingError, HttpProcessingError, LineTooLong
+from multidict import CIMultiDict, CIMultiDictProxy
 
-from bridge.errors import ErrorCode, Failure, log_unexpected
+from bridge.contract import Dialect
+from bridge.errors import ErrorCode, Failure, log_unexpected, shortened
 from bridge.server.operations.websocket_frames import ReceivedFrames
-from bridge.server.requests.http_messages import OTHER_VERSION, error_of
+from bridge.server.requests.http_messages import error_of
 
 log = logging.getLogger("bridge.server.http")
 
 Note = Callable[[Failure, str | None], None]
+Shape = Callable[[str], Dialect | None]
 LONGEST = 32 * 1024
 """Bytes of a URL and of a header. Cookies and tokens of a single sign-on take more than the 8 KiB of most servers."""
 
 MOST_HEADERS = 128
 _OFFER = re.compile(rb"^upgrade[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_PATH = re.compile(rb"[A-Z]{1,20} (/[^\s?#]{0,200})")
+"""The beginning of a request, up to the end of its path."""
 
 
 class ServerConnection(web.RequestHandler):
-    """Answers what cannot be read as a request with a JSON error and a request id, and does not name its software.
+    """Answers what cannot be read as a request with an error and a request id, and does not name its software.
 
-    `frames`: what a client has sent since its connection became a WebSocket.
+    The error has the shape of the dialect near its path, as far as that can be read, else it is a plain JSON object.
+    `frames`: what a client has sent since its connection became a WebSocket. `has_asked`: it has sent a request.
+    `refused`: why its last request is refused whatever the path.
     """
 
     frames: ReceivedFrames | None = None
+    has_asked = False
+    refused: Failure | None = None
 
-    def __init__(self, server: web.Server, note: Note, **options: Any) -> None:
-        """`note` gets the failure of what is no request, its status and the peer's address."""
+    def __init__(self, server: web.Server, note: Note, shape: Shape, **options: Any) -> None:
+        """`note` gets the failure of what is no request and the peer's address; `shape` returns the dialect near a
+        path, if there is one.
+        """
         limits: dict[str, Any] = {"max_line_size": LONGEST, "max_field_size": LONGEST, "max_headers": MOST_HEADERS}
         super().__init__(server, **limits, **options)
         self._note = note
+        self._shape = shape
+        self._path = ""  # of what was no request
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """Read what follows as a WebSocket."""
@@ -55,10 +68,15 @@ class ServerConnection(web.RequestHandler):
         """
         known = self._request_count
         super().data_received(data)
-        if self._request_count == known or not self._messages or self._upgraded:
+        if self._request_count == known:
+            return
+        self.has_asked = True
+        if not self._messages or self._upgraded:
             return
         message, payload = self._messages[-1]
-        if isinstance(message, RawRequestMessage) and "upgrade" in message.headers and _goes_on(message, data):
+        if not isinstance(message, RawRequestMessage):
+            self._path = begun[1].decode("latin-1") if (begun := _PATH.match(data)) else ""
+        elif hdrs.UPGRADE in message.headers and _goes_on(message, data):
             self._messages[-1] = message._replace(should_close=True), payload
 
     def handle_error(
@@ -77,7 +95,8 @@ class ServerConnection(web.RequestHandler):
             self._note(failure, request.remote)
         if request.writer.output_size > 0:
             raise ConnectionError("a response was begun already")
-        response = error_of(None, failure)
+        path = self._path if isinstance(exc, HttpProcessingError) else request.path
+        response = error_of(self._shape(path) if path else None, failure)
         response.headers["x-request-id"] = uuid.uuid4().hex
         response.headers["server"] = "dialect-bridge"
         response.force_close()
@@ -110,27 +129,39 @@ def _failure(status: int, error: BaseException | None) -> Failure:
     return Failure(ErrorCode.INTERNAL, "The bridge failed while it handled this request.")
 
 
-def checking_version(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
-    """Return a `web.Server.request_factory` that marks requests of other versions than HTTP/1: see `OTHER_VERSION`.
+def checking_heads(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
+    """Return a `web.Server.request_factory` that refuses requests of other versions than HTTP/1, and those that expect
+    something unknown: see `ServerConnection.refused`.
 
-    aiohttp takes them, and would answer in the version that it was asked in.
+    aiohttp takes the former, and would answer in the version that it was asked in. It refuses the latter before any
+    handler, as a text.
     """
 
-    def request(message: RawRequestMessage, *rest: Any) -> web.BaseRequest:
-        if message.version in (HttpVersion10, HttpVersion11):
-            return make(message, *rest)
-        made = make(message._replace(version=HttpVersion11, should_close=True), *rest)
-        made[OTHER_VERSION] = f"HTTP/{message.version.major}.{message.version.minor}"
-        return made
+    def request(
+        message: RawRequestMessage, payload: StreamReader, connection: ServerConnection, *rest: Any
+    ) -> web.BaseRequest:
+        connection.refused = None
+        expected = message.headers.get(hdrs.EXPECT)
+        if message.version not in (HttpVersion11, HttpVersion10):
+            text = f"Expected HTTP/1.1, got HTTP/{message.version.major}.{message.version.minor}."
+            connection.refused = Failure(ErrorCode.INVALID_REQUEST, text, status=505)
+            message = message._replace(version=HttpVersion11, should_close=True)
+        elif expected and expected.lower() != "100-continue" and message.version == HttpVersion11:
+            text = f"expect: expected 100-continue, got {shortened(expected)!r}."
+            connection.refused = Failure(ErrorCode.INVALID_REQUEST, text, param="expect", status=417)
+            headers = CIMultiDict(message.headers)
+            del headers[hdrs.EXPECT]
+            message = message._replace(headers=CIMultiDictProxy(headers))
+        return make(message, payload, connection, *rest)
 
     return request
 
 
-async def listen(server: web.Server, sock: socket.socket, backlog: int, note: Note) -> asyncio.Server:
-    """Accepts connections on a bound socket. `note`: see `ServerConnection`."""
+async def listen(server: web.Server, sock: socket.socket, backlog: int, note: Note, shape: Shape) -> asyncio.Server:
+    """Accepts connections on a bound socket. `note`, `shape`: see `ServerConnection`."""
     loop = asyncio.get_running_loop()
 
     def connection() -> ServerConnection:
-        return ServerConnection(server, note, loop=loop, access_log=None, logger=log)
+        return ServerConnection(server, note, shape, loop=loop, access_log=None, logger=log)
 
     return await loop.create_server(connection, sock=sock, backlog=backlog)

@@ -14,7 +14,6 @@ from bridge.run.backends.http_answer import AT_ONCE, broken_off
 from bridge.run.backends.http_backend import HttpBackend
 from bridge.server.auth.api_keys import Reason, refused
 from bridge.server.auth.cors import is_json
-from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.exchange import ServerExchange
 from bridge.server.requests.writing import StreamedResponse
 from bridge.toolkit.ratelimits import OPENAI, passed_on
@@ -130,7 +129,7 @@ class _Body:
     async def pieces(self) -> AsyncIterator[bytes]:
         http = self._exchange.http
         try:
-            async for piece in http.app[BODIES].pieces(http, self._exchange.user):
+            async for piece in self._exchange.bodies.pieces(http, self._exchange.user):
                 yield piece
         except BridgeError as error:
             self.failure = error.failure

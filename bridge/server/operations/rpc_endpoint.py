@@ -27,7 +27,6 @@ from bridge.jsonrpc.websocket import WebSocketCarrier
 from bridge.run.run import Run
 from bridge.server.operations.websocket_endpoint import Arriving
 from bridge.server.requests.access_log import AccessRecord
-from bridge.server.requests.bodies import BODIES
 from bridge.server.requests.exchange import RouteHandler, ServerExchange
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.spans import spanned
@@ -149,10 +148,10 @@ class RpcHandler(RouteHandler):
                 raise RequestError(text) from error
             connection = SessionConnection(_Client(exchange, self))
             frames = getattr(http.protocol, "frames", None)  # other servers than ours have none
-            arriving = Arriving(frames, http.app[BODIES]) if frames is not None else None
+            arriving = Arriving(frames, exchange.bodies) if frames is not None else None
             if arriving is not None:
                 arriving.refused.add_done_callback(lambda refused: _refuse(http, carrier, refused))
-            self.opened()
+            task = self.opened()
             self._connections.add(connection)
             try:
                 watched = _Watched(http, carrier, connection, server.limits.socket_idle, server.slow_reader)
@@ -160,7 +159,7 @@ class RpcHandler(RouteHandler):
                 log.debug("a connection ended: %s", ended)
             finally:
                 self._connections.discard(connection)
-                self.closed()
+                self.closed(task)
                 if arriving is not None:
                     arriving.close()
             return carrier.socket  # type: ignore[return-value]  # that of a server

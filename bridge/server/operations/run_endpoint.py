@@ -74,33 +74,19 @@ async def _keep(exchange: ServerExchange) -> None:
 
 
 async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
-    http, route, context, report = exchange.http, exchange.route, exchange.context, exchange.report
-    encoder = _Observed(route.dialect.encoder(context), exchange.observe) if exchange.observe is not None else None
-    translation = Translation(run.reader, Writer(route.dialect, context, encoder))
-    response = exchange.stream
-    if response is None:
-        headers = stream_headers(route.dialect, context)
-        response = StreamedResponse(headers=headers, slow_reader=exchange.server.slow_reader, report=report)
-    # A WebSocket is kept open by pings.
-    keeps_alive = exchange.stream is None and route.options.keeps_alive
-    keepalive = Keepalive(exchange, run, response, translation, keeps_alive=keeps_alive)
+    route, context, report, reader = exchange.route, exchange.context, exchange.report, run.reader
+    translation = Translation(reader, Writer(route.dialect, context, _observed(exchange)))
+    write = partial(_pass_through, run, translation) if route.passthrough else translation.write
+    response = _response(exchange)
+    keepalive = Keepalive(exchange, run, response, translation)
     try:
-        context.model = shown_model(run, context)
-        if route.capabilities.eager_start and not route.passthrough:
-            events = run.head()
-        else:
-            events = await run.read()
-            context.answered_at = time.time()
-            await keepalive.settle()
-            failure = failed_at_once(events)
-            if failure is not None and not keepalive.has_begun:
-                return exchange.refuse(failure)
-            context.model = shown_model(run, context)
-        write = partial(_pass_through, run, translation) if route.passthrough else translation.write
+        events = await _first_events(exchange, run, keepalive)
+        failure = failed_at_once(events)
+        if failure is not None and not keepalive.has_begun:
+            return exchange.refuse(failure)
         out = write(events)
         del events  # as `out` below: what was sent is not held while the rest is waited for
         await keepalive.begin()
-        reader = run.reader
         if not route.passthrough and isinstance(response, StreamedResponse) and response.writes_now:
             run.pass_deltas(partial(response.write_now, translation.write))
         while not reader.ended:
@@ -115,18 +101,48 @@ async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
         last = exchange.last_events(run) if keepalive.has_begun else None
         if last is None:
             raise
-        await _end(http, response, translation.write(last))
+        await _end(exchange.http, response, translation.write(last))
     except Exception as error:
-        if not keepalive.has_begun or (isinstance(error, ConnectionError) and has_left(http)):
+        if not keepalive.has_begun or (isinstance(error, ConnectionError) and has_left(exchange.http)):
             raise  # there can be another response, or nobody reads this one
         # The head is out, so that there is no other response to give: the stream ends with the dialect's error.
         report.failure = unexpected_failure(log, f"request {report.request_id} broke in its stream", error)
         report.status = "internal"
-        await _end(http, response, translation.write(run.cut(report.failure)))
+        await _end(exchange.http, response, translation.write(run.cut(report.failure)))
     finally:
         keepalive.stop()
         report.stats = run.stats
     return response
+
+
+def _response(exchange: ServerExchange) -> web.StreamResponse:
+    """Return what the stream is written to: the connection over which a message came, or a response of its own."""
+    if exchange.stream is not None:
+        return exchange.stream
+    headers = stream_headers(exchange.route.dialect, exchange.context)
+    return StreamedResponse(headers=headers, slow_reader=exchange.server.slow_reader, report=exchange.report)
+
+
+async def _first_events(exchange: ServerExchange, run: Run, keepalive: Keepalive) -> list[Event]:
+    """Return what the stream begins with, before its head is sent: the first events of the backend, or those that are
+    known without it where clients expect a sign of life at once.
+    """
+    route, context = exchange.route, exchange.context
+    context.model = shown_model(run, context)
+    if route.capabilities.eager_start and not route.passthrough:
+        return run.head()
+    events = await run.read()
+    context.answered_at = time.time()
+    await keepalive.settle()
+    context.model = shown_model(run, context)
+    return events
+
+
+def _observed(exchange: ServerExchange) -> EncoderLike | None:
+    """Return an encoder that shows the events to `exchange.observe`; None for the dialect's own."""
+    if exchange.observe is None:
+        return None
+    return _Observed(exchange.route.dialect.encoder(exchange.context), exchange.observe)
 
 
 class _Observed(EncoderLike):

@@ -22,7 +22,7 @@ from bridge.errors import BackendError, BridgeError, ErrorCode, Failure, Request
 from bridge.model import FinishReason, RunFinished, RunStarted, UsageReported
 from bridge.server.operations.run_endpoint import attend
 from bridge.server.operations.websocket_frames import ReceivedFrames
-from bridge.server.requests.bodies import BODIES, Bodies, HeldBody
+from bridge.server.requests.bodies import Bodies, HeldBody
 from bridge.server.requests.exchange import RouteHandler, ServerExchange
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.writing import abort, in_time
@@ -162,7 +162,7 @@ class SocketHandler(RouteHandler):
             await socket.prepare(http)
             http[CONNECTION] = connection = _Connection(socket, server.max_body)
             frames = getattr(http.protocol, "frames", None)  # other servers than ours have none
-            arriving = Arriving(frames, http.app[BODIES]) if frames is not None else None
+            arriving = Arriving(frames, exchange.bodies) if frames is not None else None
             try:
                 await self._converse(exchange, connection, arriving.refused if arriving is not None else None)
             except BridgeError as error:
@@ -177,7 +177,7 @@ class SocketHandler(RouteHandler):
 
     async def _converse(self, exchange: ServerExchange, connection: _Connection, refused: _Refused | None) -> None:
         """Serve requests until the connection is closed, idle for too long, `refused`, or is to rest."""
-        loop, bodies = asyncio.get_running_loop(), exchange.http.app[BODIES]
+        loop, bodies = asyncio.get_running_loop(), exchange.bodies
         waiting, run = loop.create_task(connection.socket.receive()), None
         pending: list[_Message] = []
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bridge.errors import Failure
@@ -20,17 +20,15 @@ if TYPE_CHECKING:
 access = logging.getLogger("bridge.access")
 
 
-@dataclass(slots=True)
 class AccessRecord:
-    """The facts of a request's log line and metrics. Times are seconds since the request arrived."""
+    """The facts of a request's log line and metrics. What a request has not come to has no value of its own.
 
-    request_id: str
-    route: str
-    front: str
-    run_id: str
-    user: str = ""
-    """The name of the caller's key, or of the user of its token."""
-    began: float = field(default_factory=time.monotonic)
+    Attributes:
+        user: The name of the caller's key, or of the user of its token.
+        began: When the request arrived, in monotonic seconds, as `first`.
+        about: More facts for the line, such as those of a queued run.
+    """
+
     back: str = ""
     tried: Sequence[str] = ()
     status: str = ""
@@ -42,12 +40,27 @@ class AccessRecord:
     retries: int = 0
     continued_at: Sequence[int] = ()
     trace_id: str = ""
-    metrics: BridgeMetrics | None = None
     streaming: bool = False
     stats: StreamStats | None = None
     failure: Failure | None = None
-    about: Mapping[str, object] = field(default_factory=dict)
-    """More facts for the line, such as those of a queued run."""
+    about: Mapping[str, object] = MappingProxyType({})
+
+    def __init__(
+        self,
+        request_id: str,
+        route: str,
+        front: str,
+        run_id: str,
+        user: str = "",
+        metrics: BridgeMetrics | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.route = route
+        self.front = front
+        self.run_id = run_id
+        self.user = user
+        self.metrics = metrics
+        self.began = time.monotonic()
 
     def streams(self) -> None:
         """The head of a stream was sent."""
@@ -57,14 +70,10 @@ class AccessRecord:
 
     def of(self, run: Run) -> None:
         """Take over the outcome of a run."""
-        self.lost, self.first, self.usage, self.retries = (
-            run.lost.names,
-            run.first,
-            run.reader.usage,
-            run.tries.repeated,
-        )
-        self.back, self.tried, self.continued_at = run.backend.name, run.tries.backends, run.continued_at
-        self.ended(run.reader.finish_reason, run.reader.failure)
+        reader, tries = run.reader, run.tries
+        self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, reader.usage, tries.repeated
+        self.back, self.tried, self.continued_at = run.backend.name, tries.backends, run.continued_at
+        self.ended(reader.finish_reason, reader.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run, self.user)
 
@@ -90,9 +99,15 @@ class AccessRecord:
             facts.update(self.about)
         if self.user:
             facts["user"] = self.user
-        facts["route"], facts["front"], facts["back"] = self.route, self.front, self.back
-        facts["http"], facts["status"] = self.http, self.status
-        facts["total_ms"], facts["bytes"] = _milliseconds(now - self.began), self.sent
+        facts |= {
+            "route": self.route,
+            "front": self.front,
+            "back": self.back,
+            "http": self.http,
+            "status": self.status,
+            "total_ms": _milliseconds(now - self.began),
+            "bytes": self.sent,
+        }
         if self.first is not None:
             facts["first_ms"] = _milliseconds(self.first - self.began)
         if self.usage is not None:

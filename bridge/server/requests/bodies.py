@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from bridge.errors import BackendError, ErrorCode, RequestError
 from bridge.stores.memory_budget import FREE, MemoryBudget
@@ -167,9 +167,6 @@ class HeldBody:
         self.resize(0)
 
 
-BODIES = web.AppKey("bodies", Bodies)
-
-
 def _arrived(http: web.Request, limit: int) -> bytes:
     """Return a body that has arrived with the head of its request, as small ones do."""
     _check_encoding(http)
@@ -183,7 +180,7 @@ def _arrived(http: web.Request, limit: int) -> bytes:
 
 
 def _check_encoding(http: web.Request) -> None:
-    if http.headers.get("content-encoding", "").strip().lower() not in _ENCODINGS:
+    if http.headers.get(hdrs.CONTENT_ENCODING, "").strip().lower() not in _ENCODINGS:
         raise RequestError(
             "Expected a body of content-encoding gzip, deflate or identity.", status=415, param="content-encoding"
         )

@@ -28,13 +28,13 @@ from bridge.run.run import Run
 from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.cors import Initiator, check_json
 from bridge.server.requests.access_log import AccessRecord
-from bridge.server.requests.bodies import BODIES
+from bridge.server.requests.bodies import Bodies
 from bridge.server.requests.guard import Guard
-from bridge.server.requests.http_messages import FAILURE, decoded, error_of, is_request_id
+from bridge.server.requests.http_messages import REQUEST_ID, ErrorResponse, decoded, error_of, is_request_id
 from bridge.server.requests.limits import RouteLimiter
 from bridge.server.requests.nearest import nearest_dialect
 from bridge.server.requests.spans import spanned
-from bridge.server.requests.writing import HeldResource, abort, has_left, is_whole, send
+from bridge.server.requests.writing import HeldResource, StreamedResponse, abort, has_left, is_whole, send
 
 if TYPE_CHECKING:
     from bridge.engine.config import ServerSection
@@ -81,31 +81,32 @@ class ServerExchange:
     limiter: RouteLimiter
     handler: RouteHandler
     report: AccessRecord
+    _task: asyncio.Task[object]
+    user = ""
+    guard: Guard | None = None
+    initiator: Initiator | None = None
+    begun: web.StreamResponse | None = None
+    is_own_page = False
+    is_served = False
+    lock: RunLock | None = None
+    stream: web.StreamResponse | None = None
+    known: Callable[[StoredResponses | None], StoredResponses] | None = None
+    observe: Callable[[Sequence[Event]], None] | None = None
+    _shape: Dialect | None = None
+    _is_message = False
+    _span: AbstractContextManager[None] | None = None
+    _watch: RunWatch | None = None
+    _leaving: asyncio.Task[None] | None = None
 
     def __init__(self, http: web.Request, bridge: Bridge, audit_log: AuditLog) -> None:
-        sent = http.headers.get("x-request-id")
+        sent = http.headers.get(REQUEST_ID)
         self.http = http
         self.bridge = bridge
         self.server: ServerSection = bridge.config.server
         self.run_id = token_hex(16)
         self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
-        self.user = ""
-        self.guard: Guard | None = None
-        self.initiator: Initiator | None = None
-        self.begun: web.StreamResponse | None = None
-        self.is_own_page = False
-        self._shape: Dialect | None = None
-        self.is_served = False
-        self.lock: RunLock | None = None
-        self.stream: web.StreamResponse | None = None
-        self.known: Callable[[StoredResponses | None], StoredResponses] | None = None
-        self.observe: Callable[[Sequence[Event]], None] | None = None
         self._audit_log = audit_log
-        self._is_message = False
         self._held: list[HeldResource] = []
-        self._span: AbstractContextManager[None] | None = None
-        self._watch: RunWatch | None = None
-        self._leaving: asyncio.Task[None] | None = None
 
     def message(self) -> ServerExchange:
         """Return the exchange of one message that came over this request's connection."""
@@ -126,9 +127,9 @@ class ServerExchange:
     async def enter(self, guard: Guard) -> None:
         """Check that its sender may use the endpoint of `guard`, and count it. Raises `BridgeError`."""
         self.guard = guard
-        guard.check_origin(self.http, self.initiator)
-        guard.check_draining()
-        self.user = await guard.identify(self.http)
+        guard.check(self.http, self.initiator)
+        if guard.identifies:
+            self.user = await guard.identify(self.http)
 
     async def admit(self) -> None:
         """Check one more message of a connection or a batch as if it had come alone. Raises as `enter` does."""
@@ -159,23 +160,26 @@ class ServerExchange:
         """
         http = self.http
         check_json(http, self.initiator)
-        body = await http.app[BODIES].read(http, self.user)
+        body = await self.bodies.read(http, self.user)
         return WireRequest(http.method, self.path, http.headers, http.query, http.match_info, body)
+
+    @property
+    def bodies(self) -> Bodies:
+        """What reads the bodies of requests."""
+        assert self.guard is not None, "a body is read for an endpoint"
+        return self.guard.bodies
 
     @property
     def path(self) -> str:
         """The path below the mount path of its route."""
-        mount = self.guard.route.path if self.guard is not None else ""
-        return self.http.path.removeprefix(mount.rstrip("/"))
+        return self.http.path.removeprefix(self.guard.mount if self.guard is not None else "")
 
     def begin(self, handler: RouteHandler) -> None:
         """Begin to serve it on a route: from now on it is open, and has a log line."""
         self._set_route(handler)
         route, metrics, self.is_served = self.route, self.bridge.host.metrics, True
-        self.report = AccessRecord(
-            self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics=metrics
-        )
-        handler.opened()
+        self.report = AccessRecord(self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics)
+        self._task = handler.opened()
         if self.bridge.tracing is not None:
             self._span = spanned(self.bridge.tracing, self.http, self.report)
             self._span.__enter__()
@@ -351,7 +355,7 @@ class ServerExchange:
         """The dialect that serves it, else the one with the nearest mount path."""
         if self.guard is not None:
             return self.guard.dialect
-        return nearest_dialect(self.bridge.routes, self.http) or self._shape
+        return nearest_dialect(self.bridge.routes, self.http.path, self.http.headers) or self._shape
 
     @property
     def _is_cut(self) -> bool:
@@ -370,8 +374,8 @@ class ServerExchange:
             abort(self.http)
             raise ConnectionResetError("A response was begun already; the connection was closed.")
         self.begun = response
-        if (failure := response.get(FAILURE)) is not None:
-            self.audit(response.status, failure)
+        if isinstance(response, (ErrorResponse, StreamedResponse)) and response.failure is not None:
+            self.audit(response.status, response.failure)
 
     # ------------------------------------------------------------------ what is said of it
 
@@ -411,7 +415,7 @@ class ServerExchange:
                 self._span.__exit__(None, None, None)
             if self._leaving is not None:
                 self._leaving.cancel()
-            self.handler.closed()
+            self.handler.closed(self._task)
         while self._held:
             self._held.pop().leave()
 
@@ -441,20 +445,19 @@ class RouteHandler:
         self.cutting = False
         self._serve = serve
 
-    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
+    def __call__(self, exchange: ServerExchange) -> Awaitable[web.StreamResponse]:
         exchange.begin(self)
-        return await self._serve(exchange)
+        return self._serve(exchange)
 
-    def opened(self) -> None:
-        """A request is served by the current task."""
+    def opened(self) -> asyncio.Task[object]:
+        """A request is served by the current task, which is returned."""
         task = asyncio.current_task()
         assert task is not None
         self.active.add(task)
+        return task
 
-    def closed(self) -> None:
-        """The response to the request of the current task is written."""
-        task = asyncio.current_task()
-        assert task is not None
+    def closed(self, task: asyncio.Task[object]) -> None:
+        """The response to the request of this task is written."""
         self.active.discard(task)
 
     def cut(self) -> None:

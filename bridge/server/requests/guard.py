@@ -36,6 +36,8 @@ class Guard:
         self.dialect = route.dialect
         self.operation = endpoint.operation
         self.route = route
+        self.mount = route.path.rstrip("/")
+        self.bodies = limits.bodies
         self._config = bridge.config
         self._origins = origins
         self._identity = identity
@@ -47,19 +49,22 @@ class Guard:
         self._is_local = endpoint.operation is Operation.TOOLS
         self._asks = not (endpoint.public or identity.is_open)
         self._counts = limits.has_rates and not endpoint.public
+        self.identifies = self._asks or self._counts
+        """False where every caller is the same user, and none is counted."""
         self._is_draining = is_draining
         self._ends = endpoint.public or endpoint.operation in (Operation.STOP, Operation.CANCEL)
 
-    def check_origin(self, http: web.Request, initiator: Initiator | None) -> None:
-        """Raise `RequestError` (forbidden) for a page of another site that may not call the endpoint."""
+    def check(self, http: web.Request, initiator: Initiator | None) -> None:
+        """Check what needs no key.
+
+        Raises `RequestError` (forbidden) for a page of another site that may not call the endpoint, and `BackendError`
+        (overloaded) for new work of a server that is about to stop.
+        """
         if initiator is not None and not self._is_public:
             # A reader who comes back to a durable run reads what is kept.
             private = self.operation in PRIVATE_OPERATIONS or (self.route.durable and "last-event-id" in http.headers)
             self._origins.check_endpoint(initiator, private=private, local=self._is_local)
-
-    def check_draining(self) -> None:
-        """Raise `BackendError` (overloaded) for new work of a server that is about to stop."""
-        if self._is_draining() and not self._ends:
+        if not self._ends and self._is_draining():
             text = "The server is stopping; another one, or the next one, will take this request."
             raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
 

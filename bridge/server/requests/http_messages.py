@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
+from multidict import istr
 
 from bridge.contract import Context, Dialect, Framing, WireRequest, WireResponse
 from bridge.errors import Failure
@@ -17,10 +19,7 @@ from bridge.translation.framing import arrays, sse
 
 T = TypeVar("T")
 
-FAILURE = web.ResponseKey("failure", Failure)
-"""The failure that a response reports to its client."""
-OTHER_VERSION = web.RequestKey("other_version", str)
-"""The version of HTTP in which a request was sent, where that is not served."""
+REQUEST_ID = istr("x-request-id")
 _WELL_FORMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=@-]{0,127}")
 _LARGE = 256 * 1024
 """Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""
@@ -81,12 +80,19 @@ def name_losses(response: web.StreamResponse, lost: Sequence[str]) -> None:
         response.headers["x-bridge-lost"] = ",".join(lost)
 
 
-def error_of(dialect: Dialect | None, failure: Failure) -> web.Response:
+class ErrorResponse(web.Response):
+    """Reports `failure` to its client."""
+
+    def __init__(self, failure: Failure, **content: Any) -> None:
+        super().__init__(**content)
+        self.failure = failure
+
+
+def error_of(dialect: Dialect | None, failure: Failure) -> ErrorResponse:
     """The failure in the dialect's shape; where no dialect is near, as a plain JSON object."""
     if dialect is not None:
-        response = response_of(dialect.encode_error(failure))
-    else:
-        body = {"error": {"code": str(failure.code), "message": failure.message}}
-        response = web.json_response(body, status=failure.http_status, headers=failure.headers)
-    response[FAILURE] = failure
-    return response
+        wire = dialect.encode_error(failure)
+        return ErrorResponse(failure, status=wire.status, headers=wire.headers, body=wire.body)
+    text = json.dumps({"error": {"code": str(failure.code), "message": failure.message}})
+    status, headers = failure.http_status, failure.headers
+    return ErrorResponse(failure, status=status, headers=headers, text=text, content_type="application/json")

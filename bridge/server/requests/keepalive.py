@@ -27,28 +27,22 @@ class Keepalive:
     """
 
     def __init__(
-        self,
-        exchange: ServerExchange,
-        run: Run,
-        response: web.StreamResponse,
-        translation: Translation,
-        *,
-        keeps_alive: bool = True,
+        self, exchange: ServerExchange, run: Run, response: web.StreamResponse, translation: Translation
     ) -> None:
-        """`keeps_alive`: False for a route whose clients get nothing on an idle stream."""
         self._http = exchange.http
         self._run = run
         self._response = response
         self._translation = translation
         self._report = exchange.report
-        self._keepalive = exchange.server.keepalive if keeps_alive else None
+        # A WebSocket is kept open by pings.
+        writes = exchange.stream is None and exchange.route.options.keeps_alive
         self._silent_since = time.monotonic()
         self._sent = 0
         self.has_begun = False
         self._beat: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        if self._keepalive:
-            self._timer = asyncio.get_running_loop().call_later(self._keepalive / _LOOKS, self._check, self._keepalive)
+        if writes and (keepalive := exchange.server.keepalive):
+            self._timer = asyncio.get_running_loop().call_later(keepalive / _LOOKS, self._check, keepalive)
 
     async def begin(self) -> None:
         """Send the head of the response, unless it was sent. Raises `ConnectionError` if the client has gone."""
@@ -58,7 +52,7 @@ class Keepalive:
 
     async def settle(self) -> None:
         """Wait until what is being written beside the pump is written."""
-        if self._beat is not None and not self._beat.done():
+        if self._beat is not None:
             await asyncio.wait({self._beat})
 
     async def _begin(self) -> None:
@@ -74,9 +68,13 @@ class Keepalive:
             self._sent, self._silent_since = self._report.sent, now
         if self._run.waiting is None or now - self._silent_since < keepalive:
             return
-        if self._beat is None or self._beat.done():
+        if self._beat is None:
             self._silent_since = now
             self._beat = asyncio.get_running_loop().create_task(self._keep_open())
+            self._beat.add_done_callback(self._written)
+
+    def _written(self, _: asyncio.Task[None]) -> None:
+        self._beat = None  # a finished task is not held while the backend is silent
 
     async def _keep_open(self) -> None:
         out = self._sign_of_life() if self._run.waiting is not None else b""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from bridge.engine.config.schema.server import PerKeySection
@@ -173,9 +173,10 @@ class Slots:
         routes = [pool for pools in self.routes.values() for pool in pools.values()]
         return sum(pool.waiting for pool in (self.pool, *routes, *self.users.values()))
 
-    def slot(self, user: str, route: Route) -> Slot:
-        """A slot for this user of a route, to be entered."""
-        return Slot(self, user, route)
+    def pools(self, route: Route) -> Sequence[SlotPool]:
+        """The pools that all users of a route share: its own, if it has one, and that of the server."""
+        own = self.routes.get(route.path, {}).get(route.dialect.name)
+        return [self.pool] if own is None else [own, self.pool]
 
     def own(self, user: str) -> SlotPool | None:
         """The slots of this user, to be entered at once: it is forgotten when it is idle."""
@@ -212,25 +213,28 @@ class Slots:
 class Slot:
     """A place in the pools of a user, of a route and of the server. `enter` waits for it, `leave` gives it back."""
 
-    __slots__ = ("_held", "_route", "_shared", "_slots", "_user")
+    __slots__ = ("_held", "_pools", "_shared", "_slots", "_user")
 
-    def __init__(self, slots: Slots, user: str, route: Route) -> None:
+    def __init__(self, slots: Slots, user: str, pools: Sequence[SlotPool]) -> None:
+        """`pools`: those of the route and of the server."""
         self._slots = slots
         self._user = user
-        self._route = route
+        self._pools = pools
         self._held: list[SlotPool] = []
         self._shared: HeldPlace | None = None
 
     async def enter(self) -> None:
         """Raises `BackendError`: rate_limited for the user's limit, or overloaded."""
-        slots, user, route = self._slots, self._user, self._route
+        slots, user = self._slots, self._user
         try:
-            for pool in (slots.own(user), slots.routes.get(route.path, {}).get(route.dialect.name), slots.pool):
-                if pool is not None:
-                    await pool.enter(user)
-                    self._held.append(pool)
-                if slots.shared is not None and self._shared is None:
+            if (own := slots.own(user)) is not None:
+                await own.enter(user)
+                self._held.append(own)
+                if slots.shared is not None:
                     self._shared = await slots.shared.enter(user)
+            for pool in self._pools:
+                await pool.enter(user)
+                self._held.append(pool)
         except BaseException:
             self.leave()
             slots.forget(user)
@@ -310,7 +314,8 @@ class ServerLimits:
 
     def check_model(self, user: str, model: str | None) -> None:
         """Check that this user may name this model. Raises `RequestError` (forbidden)."""
-        if model is not None and not self.allows(user, model):
+        own = self._identity.allowance(user)
+        if own is not None and model is not None and not own.allows(model):
             raise refused(f"This API key does not allow the model {model[:80]!r}.", Reason.MODEL, user=user)
 
     def allows(self, user: str, model: str) -> bool:
@@ -402,35 +407,27 @@ class ServerLimits:
 
 
 class RouteLimiter:
-    """The way in of one route."""
+    """The way in of one route. What users may name is asked of `ServerLimits`."""
 
     def __init__(self, limits: ServerLimits, route: Route) -> None:
-        self._limits = limits
-        self._route = route
-
-    def check_model(self, user: str, model: str | None) -> None:
-        """See `ServerLimits.check_model`."""
-        self._limits.check_model(user, model)
-
-    def is_limited_to_models(self, user: str) -> bool:
-        """See `ServerLimits.is_limited_to_models`."""
-        return self._limits.is_limited_to_models(user)
-
-    def allows(self, user: str, model: str) -> bool:
-        """See `ServerLimits.allows`."""
-        return self._limits.allows(user, model)
+        self._runs, self._run_pools = limits.runs, limits.runs.pools(route)
+        self._readers, self._reader_pools = limits.readers, limits.readers.pools(route)
+        self._sockets, self._socket_pools = limits.sockets, limits.sockets.pools(route)
+        self.check_model = limits.check_model
+        self.is_limited_to_models = limits.is_limited_to_models
+        self.allows = limits.allows
 
     def slot(self, user: str) -> Slot:
-        """A slot for one run of this user; see `Slots.slot`."""
-        return self._limits.runs.slot(user, self._route)
+        """A slot for one run of this user, to be entered."""
+        return Slot(self._runs, user, self._run_pools)
 
     def reader_slot(self, user: str) -> Slot:
         """A slot for one reader of a stored run."""
-        return self._limits.readers.slot(user, self._route)
+        return Slot(self._readers, user, self._reader_pools)
 
     def socket_slot(self, user: str) -> Slot:
         """A slot for one WebSocket connection."""
-        return self._limits.sockets.slot(user, self._route)
+        return Slot(self._sockets, user, self._socket_pools)
 
 
 def _at_limit(most: int | None) -> BackendError:

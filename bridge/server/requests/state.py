@@ -15,7 +15,6 @@ from bridge.server.auth.cors import OriginPolicy
 from bridge.server.auth.identity import Identity, page_key_of
 from bridge.server.requests.exchange import RouteHandler
 from bridge.server.requests.limits import ServerLimits
-from bridge.server.requests.silent_connections import SilentConnections
 
 Task = asyncio.Task[object]
 
@@ -59,8 +58,7 @@ class State:
         )
         self.handlers: list[RouteHandler] = []
         self.writing: set[Task] = set()
-        """The tasks of requests whose responses are being written, but for those of the page."""
-        self.silent_connections = SilentConnections(server.body_time)
+        """The tasks of requests, not those of routes or the page, whose responses are being written."""
         self.draining = False
         """The server is about to stop and not ready."""
         self.retired = False

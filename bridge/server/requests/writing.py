@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiohttp import web
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, Failure
+from bridge.server.requests.http_messages import ErrorResponse
 
 if TYPE_CHECKING:
     from bridge.server.requests.access_log import AccessRecord
@@ -38,6 +39,9 @@ class StreamedResponse(web.StreamResponse):
 
     A piece that the connection takes at once costs no timer, so that streams of tokens pay nothing for the limit.
     """
+
+    failure: Failure | None = None
+    """What it reports, if it is an `ErrorResponse` in pieces."""
 
     def __init__(
         self,
@@ -220,7 +224,8 @@ def _in_pieces(response: web.Response, size: int, slow_reader: float | None) -> 
     streamed = StreamedResponse(headers=response.headers, slow_reader=slow_reader)
     streamed.set_status(response.status, response.reason)
     streamed.content_length = size
-    streamed.update(response)
+    if isinstance(response, ErrorResponse):
+        streamed.failure = response.failure
     if response.keep_alive is False:
         streamed.force_close()
     return streamed

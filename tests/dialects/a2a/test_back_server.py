@@ -14,6 +14,7 @@ import pytest
 from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
 from bridge.run import attempt
+from bridge.run.backends import stepped_backend
 from tests.pairs.people import PEOPLE, leave, routes
 from tests.pairs.test_owners import setup
 from tests.server.harness import Exchange, FakeBackend, ask, fake_backend, post, serving
@@ -248,25 +249,34 @@ async def test_an_agent_that_names_no_context_is_told_the_talk_each_time(tmp_pat
         assert agent.texts() == ["user: I am Ann.", "assistant: Hi.", "Who am I?"]
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["a head is there", "no head is there"])
-async def test_a_client_that_leaves_before_the_task_has_a_name_ends_it_all_the_same(answers: bool) -> None:
+@pytest.mark.parametrize("answers", ["a head is there", "no head is there", "in one piece"])
+async def test_a_client_that_leaves_before_the_task_has_a_name_ends_it_all_the_same(
+    answers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late that is, while it is not later than the end of a run may be."""
+    monkeypatch.setattr(stepped_backend, "_LAST_EVENTS", 0.1)
     async with fake_backend() as backend:
         begun, left, canceled = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
         async def play(exchange: Exchange) -> None:
             if exchange.seen.method == "GET":
-                await exchange.answer(200, json.dumps(CARD).encode())
+                card = {**CARD, "capabilities": {"streaming": answers != "in one piece"}}
+                await exchange.answer(200, json.dumps(card).encode())
             elif exchange.seen.json["method"] == "CancelTask":
                 assert exchange.seen.json["params"] == {"id": "t1"}
                 canceled.set()
                 await exchange.answer(200, rpc(task("CANCELED")["task"]))
             else:
-                if answers:
+                if answers == "a head is there":
                     await exchange.head()
                     await exchange.send(b": ping\n\n")
                 begun.set()
                 await left.wait()
-                if not answers:
+                await asyncio.sleep(0.5)
+                if answers == "in one piece":
+                    await exchange.answer(200, rpc(task("WORKING")))
+                    return
+                if answers == "no head is there":
                     await exchange.head()
                 await exchange.send(b"data: %b\n\n" % rpc(task("SUBMITTED")))
                 await exchange.left()

@@ -50,7 +50,6 @@ def test_a_failure_survives_two_bridges(code: ErrorCode) -> None:
         ErrorCode.UNAUTHORIZED: ErrorCode.BACKEND_AUTH,
         ErrorCode.FORBIDDEN: ErrorCode.BACKEND_AUTH,
         ErrorCode.INTERNAL: ErrorCode.BACKEND_ERROR,
-        ErrorCode.BACKEND_ERROR: ErrorCode.BACKEND_UNAVAILABLE,  # both are a 502
     }
     assert again.code is meant.get(code, code)
     assert again.headers == {"retry-after": "7"}
