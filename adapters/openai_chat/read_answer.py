@@ -6,6 +6,7 @@ the two is a clean end, neither is truncation.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from bridge.contract import Context
@@ -70,6 +71,9 @@ class _Lane:
         self.audio: list[dict[str, Any]] = []
         self.finished: FinishReason | None = None
         self.stop: str | None = None
+
+
+_finished = attrgetter("finished")
 
 
 class ChatDecoder(JsonDecoder):
@@ -453,7 +457,7 @@ class ChatDecoder(JsonDecoder):
         """Gives out what was kept back: half a tag, calls without a name, the audio as one medium."""
         if not self._started:
             self._begin()
-        if self._lanes and not [index for index, lane in self._lanes.items() if lane.finished is None]:
+        if self._lanes and None not in map(_finished, self._lanes.values()):
             self._finish()
         for index, lane in self._lanes.items():
             for kind, piece in lane.think.close() if lane.think else ():

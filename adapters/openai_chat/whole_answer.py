@@ -13,7 +13,8 @@ from bridge.model import Event
 from bridge.model.jsontext import read_json
 from bridge.toolkit.merging import Added
 
-_USUAL = frozenset({"logprobs", "finish_reason"})
+BESIDE: dict[str, Any] = {"logprobs": None, "finish_reason": None}
+"""What is beside a delta."""
 _FIRST = (*REASONING_FIELDS, "tool_calls")
 _NUMBERED = ("tool_calls", "annotations", "images")
 """The lists whose entries have an index in chunks only."""
@@ -32,9 +33,11 @@ class WholeChoice:
     def add(self, delta: dict[str, Any], beside: dict[str, Any]) -> None:
         if delta:
             self._message.add(delta)
-        if len(beside) > len(_USUAL) or beside["logprobs"] is not None:
+        if beside is BESIDE:
+            return
+        if len(beside) > len(BESIDE) or beside["logprobs"] is not None:
             self._beside = self._beside or Added()
-            self._beside.add({k: v for k, v in beside.items() if k not in _USUAL or (k == "logprobs" and v)})
+            self._beside.add({k: v for k, v in beside.items() if k not in BESIDE or (k == "logprobs" and v)})
         self._finish = beside["finish_reason"] or self._finish
 
     def plain(self, index: int) -> dict[str, Any]:

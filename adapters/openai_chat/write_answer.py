@@ -25,7 +25,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.whole_answer import Completion, WholeChoice
+from bridge.dialects.openai_chat.whole_answer import BESIDE, Completion, WholeChoice
 from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, write_usage
 from bridge.model import (
     ArgsDelta,
@@ -57,8 +57,6 @@ _MOST_CHOICES = 128
 """The largest `n` of the API."""
 _CONSTANT = ("system_fingerprint", "service_tier")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
-_BESIDE: dict[str, Any] = {"logprobs": None, "finish_reason": None}
-"""What is beside a delta."""
 
 
 @dataclass(slots=True)
@@ -148,7 +146,7 @@ class ChatEncoder(Encoder):
         else:
             self._completion.note(more)
 
-    def _say(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] = _BESIDE) -> None:
+    def _say(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] = BESIDE) -> None:
         if self._completion is None:
             self._chunk([{"index": choice, "delta": delta, **beside}], {})
         else:
@@ -157,7 +155,7 @@ class ChatEncoder(Encoder):
     def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
         template = None
         if self._completion is None:
-            template = Template({**self._head, "choices": [{"index": choice, "delta": delta, **_BESIDE}]})
+            template = Template({**self._head, "choices": [{"index": choice, "delta": delta, **BESIDE}]})
         return _Part(choice, delta, template, **more)
 
     def _open(self, choice: int, content: str | None = "") -> _Choice:
@@ -174,7 +172,7 @@ class ChatEncoder(Encoder):
                 earlier, self._opened = self._opened, self._opened + 1
                 self._open(earlier)
             more, self._first = self._first, {}
-            self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **_BESIDE}], more)
+            self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **BESIDE}], more)
         made = self._choices[choice] = _Choice()
         return made
 
@@ -314,9 +312,9 @@ class ChatEncoder(Encoder):
             if delta := self._addable(index, delta):
                 self._say(index, delta)
         elif isinstance(choice_fields := value.get("choice"), dict):
-            self._say(index, {}, {**_BESIDE, **choice_fields})
+            self._say(index, {}, {**BESIDE, **choice_fields})
         elif isinstance(fields := value.get("chunk"), dict) and fields:
-            self._chunk([{"index": 0, "delta": {}, **_BESIDE}], fields)
+            self._chunk([{"index": 0, "delta": {}, **BESIDE}], fields)
 
     def heartbeat(self, event: Heartbeat) -> None:
         mode = self._options.keepalive

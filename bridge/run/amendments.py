@@ -327,27 +327,28 @@ def amended_request(request: Request, failure: Failure, lost: Losses) -> Request
 
 
 class Remembered:
-    """The amendments that the models of one backend need."""
+    """The amendments that the models of one backend need.
+
+    Attributes:
+        models: The amendments of each model that needs some.
+    """
 
     def __init__(self, backend: str) -> None:
+        self.models: OrderedDict[str, tuple[Amendment, ...]] = OrderedDict()
         self._backend = backend
-        self._rows: OrderedDict[str, tuple[Amendment, ...]] = OrderedDict()
-
-    def __bool__(self) -> bool:
-        return bool(self._rows)
 
     def rows(self, model: str | None) -> tuple[Amendment, ...]:
         """Return what every request for this model needs."""
-        return self._rows.get(model or "", ())
+        return self.models.get(model or "", ())
 
     def add(self, model: str | None, row: Amendment, failure: Failure) -> None:
         """Remember a row for a model, and log it."""
         name = model or ""
-        known = self._rows.pop(name, ())
+        known = self.models.pop(name, ())
         if row not in known:
             known = (*known, row)
             said = failure.message[:200]
             log.warning("backend %s, model %s: %s, because it answered: %s", self._backend, name or "-", row.what, said)
-        self._rows[name] = known
-        if len(self._rows) > _MOST_MODELS:
-            self._rows.popitem(last=False)
+        self.models[name] = known
+        if len(self.models) > _MOST_MODELS:
+            self.models.popitem(last=False)

@@ -69,7 +69,7 @@ class BackendAttempt:
             prepared = prepare(stages, StageContext(request, front, backend.capabilities, options, self.lost))
             request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
             self.stages += prepared.first
-            if backend.remembered:
+            if backend.remembered.models:
                 info.amendments = backend.remembered.rows(backend.model_for(self._asked_for))
         self.request = request
         self._amended = 0

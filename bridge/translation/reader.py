@@ -114,10 +114,10 @@ class Reader:
                 if not events:
                     return events
             self._begun = True
-        self._open.feed(events)
         self.has_content = self.has_content or not CONTENT.isdisjoint(map(type, events))
         if type(events[-1]) in TERMINAL:
-            return self._end(events)
+            return self._end(events)  # whatever was open is closed
+        self._open.feed(events)
         return events
 
     def close(self, failure: Failure | None = None) -> list[Event]:
@@ -132,11 +132,11 @@ class Reader:
 
     def fail(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now."""
-        return self.commit(self._open.fail(failure, self._head))
+        return self.commit(self.closing(failure))
 
     def closing(self, failure: Failure) -> list[Event]:
         """Returns the events by which `fail` would end the run, without noting them."""
-        return self._open.fail(failure, self._head)
+        return [] if self.ended else self._open.fail(failure, self._head)
 
     def _ended_well(self, events: list[Event], end: Event) -> list[Event]:
         """The last batch as stages left it, with everything closed and the terminal event, which they may swallow."""

@@ -261,7 +261,8 @@ class Http1Answer:
         self._size += len(data)
         if self._size > _HIGH_WATER and self._connection is not None:
             self._connection.pause()
-        self._wake()
+        if waiter is not None:
+            self._wake()
 
     def end(self, error: Exception | None = None) -> None:
         """Note that the body is complete, or why it breaks off."""

@@ -32,6 +32,7 @@ from bridge.model import (
     Request,
     ToolCall,
 )
+from bridge.model.events import of_types
 from bridge.model.jsontext import dumps, read_json
 from bridge.toolkit.signed_parts import GOOGLE, SIGNATURE, signature_of, signed, unsigned
 from bridge.translation.stage import Stage
@@ -41,6 +42,10 @@ _OF_CALL = re.compile(r"bridge-call-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASC
 _OURS = re.compile(r"bridge-reasoning-1\.([a-z0-9_-]*)\.([A-Za-z0-9_=-]*)", re.ASCII)
 _OF_ANOTHER = "an opaque value of another vendor"
 _REFUSED = re.compile(r"signature|encrypted[ _]content|extra_content", re.IGNORECASE)
+# Read once: a member of an enumeration is slow to look up in Python 3.11.
+_REASONING, _TOOL_CALL = PartKind.REASONING, PartKind.TOOL_CALL
+_STARTED: frozenset[type] = frozenset({PartStarted})
+_MAY_BE_SIGNED: frozenset[type] = frozenset({PartStarted, PartEnded, ContentAdded})
 
 
 class SealSignatures(Stage):
@@ -56,11 +61,13 @@ class SealSignatures(Stage):
         self._open: set[str] = set()
 
     def __call__(self, events: list[Event]) -> list[Event]:
+        if not self._open and _REASONING not in [event.kind for event in of_types(events, _STARTED)]:
+            return events
         return [self._sealed(e) if isinstance(e, (PartStarted, PartEnded)) else e for e in events]
 
     def _sealed(self, event: PartStarted | PartEnded) -> Event:
         if isinstance(event, PartStarted):
-            if event.kind is PartKind.REASONING:
+            if event.kind is _REASONING:
                 self._open.add(event.part_id)
             return event
         if event.part_id not in self._open:
@@ -90,20 +97,27 @@ class CarrySignatures(Stage):
         self._calls: set[str] = set()
 
     def __call__(self, events: list[Event]) -> list[Event]:
-        out: list[Event] = []
-        for event in events:
+        before: dict[str, list[Event]] = {}  # of the calls that reasoning is put before
+        for event in of_types(events, _MAY_BE_SIGNED):
             if isinstance(event, PartStarted):
-                if event.kind is PartKind.TOOL_CALL:
+                if event.kind is _TOOL_CALL:
                     self._calls.add(event.part_id)
-                    out += self._before(event)
+                    if added := self._before(event):
+                        before[event.part_id] = added
             elif isinstance(event, PartEnded):
                 # At the end of a call it is too late for reasoning before the call.
                 is_call = event.part_id in self._calls
                 self._calls.discard(event.part_id)
-                if not (is_call and self._place is CallSignatures.IN_CALL):
+                if event.extras and not (is_call and self._place is CallSignatures.IN_CALL):
                     self._lose(event.extras, "of a tool call" if is_call else "of a text")
-            elif isinstance(event, ContentAdded):
+            else:
                 self._lose(event.part.extras, "of a medium")
+        if not before:
+            return events
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, PartStarted):
+                out += before.get(event.part_id, ())
             out.append(event)
         return out
 
