@@ -105,13 +105,15 @@ def fitting(entries: Iterable[LogEntry]) -> list[LogEntry]:
 class Created:
     """The result of `create`. `new`: this call created the run. `first`: it is the first of its thread.
 
-    `held`: the process that called leases it, so that it does not wait.
+    `held`: the process that called leases it, so that it does not wait. `canceled`: it was to be canceled before it
+    existed, with this reason.
     """
 
     record: RunRecord
     new: bool
     first: bool
     held: bool = False
+    canceled: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

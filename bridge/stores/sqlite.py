@@ -8,7 +8,7 @@ from functools import partial
 
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import T, Values, Work
-from bridge.stores.sqlite_file import SQLiteFile, run_many, run_script
+from bridge.stores.sqlite_file import SQLiteFile, run_counted, run_script
 
 
 class SQLite:
@@ -40,7 +40,7 @@ class SQLite:
         return await self.file.write(partial(run_script, work), first=first)
 
     async def change(self, statement: str, values: Values) -> int | None:
-        return await self.file.write(partial(run_many, statement, values))
+        return await self.file.write(partial(run_counted, statement, values))
 
     async def shrink(self) -> None:
         await self.file.shrink()

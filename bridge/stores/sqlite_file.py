@@ -32,7 +32,7 @@ import orjson
 from bridge.errors import BridgeError, ConfigError
 from bridge.stores import lease_clock, schema
 from bridge.stores.conversation_store import unavailable
-from bridge.stores.scripts import Rows, Values, Work, spelled
+from bridge.stores.scripts import Rows, Spelled, Values, Work, spelled
 
 _T = TypeVar("_T")
 MEMORY = ":memory:"
@@ -65,7 +65,8 @@ class SQLiteFile:
 
     async def open(self) -> None:
         self._closed = False
-        await self.write(lambda _: None)
+        if (writer := self._lanes.get(True)) is None or not writer.is_connected:
+            await self.write(lambda _: None)
 
     async def close(self) -> None:
         self._closed = True
@@ -188,10 +189,9 @@ class SQLiteConnection:
                     db.execute("ROLLBACK")
 
     def _connected(self) -> sqlite3.Connection:
-        if self._db is not None:
-            if self._path == MEMORY or self._file == self._identity():
-                return self._db
-            self.close()  # the file was deleted or replaced
+        if self._db is not None and self.is_connected:
+            return self._db
+        self.close()  # if there is one, its file was deleted or replaced
         if self._path != MEMORY:
             make_private(Path(self._path))
         # Only readers leave it to the engine to wait: while another process recovers the file.
@@ -245,6 +245,13 @@ class SQLiteConnection:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+    @property
+    def is_connected(self) -> bool:
+        """True while the file is the one that is open."""
+        if self._db is None or self._path == MEMORY:
+            return self._db is not None
+        return self._file is not None and self._file == self._identity()
 
     def close(self) -> None:
         """Close the connection; `run` connects again."""
@@ -301,6 +308,10 @@ class _Lane:
             loop.call_soon(self._signal.put, loop)
         result: _T = await job.waiter
         return result
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection.is_connected
 
     async def close(self) -> None:
         """Finish the remaining jobs and close the connection."""
@@ -480,6 +491,9 @@ class SQLiteSyntax:
         # A subquery of the values would be stored in a table before it is read, at half the cost of the statement.
         return "", {column: f"?{n}" for n, (column, _) in enumerate(columns, 1)}
 
+    def joined(self, steps: Sequence[tuple[str, str]], last: str) -> None:
+        """Nothing that changes rows can be a part of another statement."""
+
 
 SYNTAX = SQLiteSyntax()
 
@@ -505,18 +519,26 @@ def run_statement(db: sqlite3.Connection, statement: str, values: Values | None 
     if not found.text:
         return []
     given: dict[str, Any] = {"now": lease_clock.now(), "wall": time.time(), **(values or {})}
+    for name, step in found.steps:
+        given[name] = _rows_of(db, step, given)
+    return _rows_of(db, found, given)
+
+
+def _rows_of(db: sqlite3.Connection, found: Spelled, given: dict[str, Any]) -> Rows:
     if found.many is not None:
         db.executemany(found.text, given[found.many])
         return []
-    for name in found.sets:
-        given[name] = orjson.dumps(given[name]).decode()
+    if found.sets:
+        given = {**given, **{name: orjson.dumps(given[name]).decode() for name in found.sets}}
     return db.execute(found.text, given).fetchall()
 
 
-def run_many(statement: str, values: Values, db: sqlite3.Connection) -> int:
-    """Run a statement with `{each}`. Return how many rows it has changed."""
+def run_counted(statement: str, values: Values, db: sqlite3.Connection) -> int:
+    """Run a statement. Return how many rows it has changed (with `{each}`) or returned."""
     found = spelled(statement, SYNTAX)
-    return db.executemany(found.text, values[found.many or ""]).rowcount
+    if found.many is not None:
+        return db.executemany(found.text, values[found.many]).rowcount
+    return len(run_statement(db, statement, values))
 
 
 def path_of(url: str) -> str:

@@ -60,17 +60,17 @@ def expired() -> RequestError:
 class LogReader:
     """Reads the log of one run from its first entry on.
 
-    `plan` is None until the run exists; `done` is True after the terminal event.
+    `plan` is None until the run exists, if it is not given; `done` is True after the terminal event.
     """
 
-    def __init__(self, store: RunStore, key: RunKey) -> None:
+    def __init__(self, store: RunStore, key: RunKey, plan: RunPlan | None = None) -> None:
         self._store = store
         self._key = key
         self._after = 0
         self._position = 0
         self._away_since: float | None = None
         self._take: Take | None = None
-        self.plan: RunPlan | None = None
+        self.plan = plan
         self.done = False
 
     async def open(self) -> RunRecord | None:

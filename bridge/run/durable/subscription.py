@@ -17,6 +17,7 @@ from bridge.errors import Failure, RequestError, shortened
 from bridge.model import Event, Heartbeat, RunFailed, RunFinished, RunStarted
 from bridge.model.events import CONTENT, UsageReported
 from bridge.run.durable.log import Batch, LogReader, expired
+from bridge.run.durable.plan import RunPlan
 from bridge.stores import RunKey, RunState, RunStore
 from bridge.stores.run_store import FIRST_NUMBER, LogEntry
 from bridge.translation import Writer
@@ -57,8 +58,18 @@ class Subscription:
     For reports: `lost`, `usage`, and after the end `failure` or `reason`. `spoke` is True once content has been read.
     """
 
-    def __init__(self, store: RunStore, key: RunKey, dialect: Dialect, options: object, cursor: Cursor = START) -> None:
-        self._log = LogReader(store, key)
+    def __init__(
+        self,
+        store: RunStore,
+        key: RunKey,
+        dialect: Dialect,
+        options: object,
+        cursor: Cursor = START,
+        *,
+        plan: RunPlan | None = None,
+    ) -> None:
+        """`plan`: that of the run, if it is known."""
+        self._log = LogReader(store, key, plan)
         self._dialect = dialect
         self._options = options
         self._cursor = cursor
@@ -91,6 +102,8 @@ class Subscription:
         Raises `RequestError`: 410 for a run or a cursor that has expired, 400 for a cursor behind the last event of one
         that has not ended.
         """
+        if self._log.plan is not None and self._cursor == START:
+            return True  # nothing can be wrong with this cursor, or have expired
         record = await self._log.open()
         if record is not None and 0 < self._cursor.entry < FIRST_NUMBER:
             raise expired()
