@@ -69,14 +69,14 @@ _FACTS = f"""SELECT {{wall}}, (SELECT 1 {_FROM} WHERE {_OF_KEY}),
     (SELECT turn FROM runs WHERE owner = :owner AND {_WAITS} ORDER BY turn DESC LIMIT 1),
     (SELECT 1 FROM run_processes WHERE token = :token AND expires > {{now}} + :half),
     (SELECT reason FROM run_cancels WHERE {_KEY} AND expires > {{now}})"""
-"""What `create` has to know: the time, whether the run exists, whether the last run of its thread is open, the turns of
-the first run that waits and of the last one of this owner, whether the process lives, why the run is to be canceled.
+"""The facts for `create`: the time, whether the run exists, whether the last run of its thread is open, the turns of
+the first run that waits and of the last one of this owner, whether the process lives, the reason of a cancellation.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Limited:
-    """Who has a limit in `QueueLimits`, and the fact that counts the runs under it."""
+    """A limit in `QueueLimits`: its holder, its name, and the fact that counts the runs under it."""
 
     holder: str
     limit: str

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
 from bridge.errors import BackendError, ErrorCode
@@ -376,6 +377,7 @@ async def leased(store: RunStore, token: str, leasing: Awaitable[RunRecord | Non
         raise
 
 
+@lru_cache(1024)
 def stored_key(key: RunKey) -> tuple[str, str, str, str]:
     """Return the four ids as engines store them. Raises `RequestError` for one that is too long."""
     return (

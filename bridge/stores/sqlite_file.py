@@ -43,6 +43,12 @@ _SHRINK = 200
 _KEPT = 1000
 """Free pages that a file keeps at least."""
 _INCREMENTAL = 2
+_PAGE = 2048
+"""Bytes of a page. An entry changes the last page of its run, which is written whole: with 4,096 bytes, the default of
+SQLite, that is up to twice as much.
+"""
+_CHECKPOINT = 4000
+"""Pages of the log after which they are written to the file: each once, however often it has changed."""
 _SOON = 0.02
 """Seconds that are not worth another attempt at a busy file."""
 _RETRY = 0.002
@@ -209,8 +215,11 @@ class SQLiteConnection:
         db.execute("PRAGMA foreign_keys = ON")
         db.execute(f"PRAGMA synchronous = {'FULL' if any(each.synced for each in self._tables) else 'NORMAL'}")
         if db.execute("PRAGMA page_count").fetchone() == (0,):
-            db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only a new file can be changed, and only before WAL
+            # Only a new file can be changed, and only before WAL.
+            db.execute(f"PRAGMA page_size = {_PAGE}")
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         self._patiently(db, "PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         db.execute("PRAGMA journal_size_limit = 67108864")
         with suppress(sqlite3.OperationalError):  # no such table, or no such column
             if all(
