@@ -120,9 +120,9 @@ ADD_HELD = f"""INSERT INTO run_entries (run, position, body) SELECT a.run, a.pos
     ON CONFLICT DO NOTHING"""
 """Fence and entries in one statement. See `held_rows`."""
 
-# In PostgreSQL, one statement: it waits for the rows that others have locked, and looks at their new versions then.
-# What it does not see are entries that were committed meanwhile, before which there must be none: `append` repeats it.
-# A repeat after an unknown commit finds its entries there.
+# In PostgreSQL, one statement: it waits for the rows of runs that others have locked, and looks at their new versions
+# then. It does not see entries that are committed meanwhile, but needs none: the one before its own is acknowledged,
+# and those of an attempt of unknown outcome are conflicts.
 ADD_AND_END = f"""SELECT r.id AS run, r.thread AS thread FROM {{rows h (run bigint, position bigint)}}
     JOIN runs r ON r.id = h.run WHERE {_HELD_BY.format(token=":token")} AND (h.position = 0 OR h.position =
     (SELECT e.position + 1 FROM run_entries e WHERE e.run = h.run AND e.position = h.position - 1)) {{lock}}
@@ -425,7 +425,7 @@ def held_and_ended(appends: Sequence[Append], token: str) -> dict[str, Any]:
 
 def append(appends: Sequence[Append], token: str) -> Script[set[int]]:
     """Append to some runs, each named once. Return those that `token` does not hold, to which nothing was added."""
-    held = yield from _add(appends, token)
+    held = _ids((yield ADD_AND_END, held_and_ended(appends, token)))
     return (yield from _lost([each for each in appends if each.run not in held], token))
 
 
@@ -434,21 +434,11 @@ def finish(append_: Append, token: str, work: Work[T]) -> Script[T | None]:
 
     Raises `LeaseLost`.
     """
-    if (yield from _add([append_], token)):
+    if (yield ADD_AND_END, held_and_ended([append_], token)):
         return (yield from work())
     if (yield from _lost([append_], token)):
         raise LeaseLost
     return None
-
-
-def _add(appends: Sequence[Append], token: str) -> Script[set[int]]:
-    """Append to those of these runs that `token` holds, and return them."""
-    held = set(_ids((yield ADD_AND_END, held_and_ended(appends, token))))
-    others = [each for each in appends if each.run not in held]
-    if others:
-        # If an append of unknown outcome was still under way, this one has waited for it, and sees its entries now.
-        held.update(_ids((yield ADD_AND_END, held_and_ended(others, token))))
-    return held
 
 
 def _lost(appends: Sequence[Append], token: str) -> Script[set[int]]:
