@@ -139,7 +139,7 @@ class ConversationStore:
 
     async def _id(self, statement: str, **values: str) -> str | None:
         """Return the first id that a statement finds."""
-        found = await self._database.read(lambda: execute(statement, **values))
+        found = await self._database.read(lambda: execute(statement, **values), snapshot=False)
         return plain_id(found[0][0]) if found else None
 
     async def delete(self, owner: str, scope: str, thread_id: str, *, files: bool = True) -> bool:
@@ -254,8 +254,8 @@ class HeldConversation:
     ) -> None:
         """Commit `conversation` like `ConversationStore.commit` and release the lock, in one transaction.
 
-        If the `joint` transaction takes the commit, or if it raises, the lock is held until the context manager exits.
-        A further commit is made without a lock.
+        If the `joint` transaction takes the commit, the lock is released by that. If it raises, the lock is held until
+        the context manager exits. A further commit is made without a lock.
         """
         change = await rows.change(self.conversation, new, keep, digest)
         where, places, place = self._where, self._places, self._place
@@ -263,9 +263,15 @@ class HeldConversation:
         def work() -> Script[rows.CommitOutcome]:
             return commit(where, change, self._bounds, places.grace)
 
-        script = work if place is None else partial(places.fenced, place, work)
-        if joint is not None and joint.takes(self._database.place, script, change.settle):
-            return
-        outcome = self._database.write(work) if place is None else places.leave_with(place, work)
-        change.settle(await outcome)
-        self._place = None
+        def released(result: tuple[rows.CommitOutcome, str | None]) -> None:
+            assert place is not None
+            change.settle(result[0])
+            places.left(place, result[1])
+            self._place = None
+
+        if place is None:
+            if joint is None or not joint.takes(self._database.place, work, change.settle):
+                change.settle(await self._database.write(work))
+        elif joint is None or not joint.takes(self._database.place, partial(places.leaving, place, work), released):
+            change.settle(await places.leave_with(place, work))
+            self._place = None

@@ -6,7 +6,7 @@ refused (`take`), or waits in order of arrival (`wait`): the next turn of a conv
 A process is alive while its own place in the line `processes` has not expired, so that one row is renewed for all that
 it holds. Places of a process that died are free after its lease, to processes that may judge it
 (`bridge.stores.liveness`). They are deleted then, so that a process that was only suspended finds its place gone: what
-is written under a place is written in a transaction that looks whether it is still there (`fenced`).
+is written under a place is written in the transaction that leaves it (`leaving`).
 
 Within a process, who leaves lets in the next one. The database is asked who is next only while another process is
 before it, with one query for all lines.
@@ -68,7 +68,6 @@ _ADD = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
 _ADD_FIRST = f"""INSERT INTO places (line, name, holder, stamp, expires, value)
     SELECT :line, :name, :holder, '{1:020}', {_HELD}, ''
     WHERE NOT EXISTS (SELECT 1 FROM places WHERE line = :line) {{changed}}"""
-_HAS = "SELECT 1 FROM places WHERE line = :line AND name = :name"
 _LEAVE = "DELETE FROM places WHERE line = :line AND name = :name"
 _LEAVE_OWN = f"{_LEAVE} {{changed}}"
 _FREE = "DELETE FROM places WHERE line = :line AND name {in dead (text)}"
@@ -264,7 +263,7 @@ class HeldPlaces:
             raise
 
     async def leave(self, place: QueuedPlace) -> None:
-        """Give the turn to the next one, unless `leave_with` did."""
+        """Give the turn to the next one, unless that was done."""
         await asyncio.shield(self._spawn(self._leave(place)))
 
     async def leave_with(self, place: QueuedPlace, work: Work[T]) -> T:
@@ -274,37 +273,34 @@ class HeldPlaces:
         cancellation, `leave` is still needed.
         """
         await self._entered(place)
-        # Who of another process is next looks for that. One of this process that comes meanwhile does, too.
-        is_last = len(self._queues.get(place.line, ())) <= 1
-
-        def script() -> Script[tuple[T, str | None]]:
-            if is_last:
-                if not (yield _LEAVE_OWN, {"line": place.line, "name": place.name}) and place.is_stored:
-                    raise StoreConflict
-                return (yield from work()), None
-            yield ALONE, _name_of(place.line)
-            line = yield from self._line(place.line)
-            if place.is_stored and place.name not in line:
-                raise StoreConflict
-            result = yield from work()
-            return result, (yield from self._next(place.line, line, place.name))
-
-        place.is_leaving = True
         try:
-            result, first = await self._database.write(script)
+            result, first = await self._database.write(lambda: self.leaving(place, work))
         except Exception:
             place.is_leaving = False
             raise
-        self._dropped(place)
-        self._moved_up(place.line, first)
+        self.left(place, first)
         return result
 
-    def fenced(self, place: QueuedPlace, work: Work[T]) -> Script[T]:
-        """Return the script, which then raises `StoreConflict` if the place is lost."""
-        yield ALONE, _name_of(place.line)
-        if place.is_stored and not (yield _HAS, {"line": place.line, "name": place.name}):
+    def leaving(self, place: QueuedPlace, work: Work[T]) -> Script[tuple[T, str | None]]:
+        """Leave the place and carry out a script. Return its result and what `left` is to be called with, once that is
+        committed. Raises `StoreConflict` if the place is lost.
+        """
+        place.is_leaving = True
+        # The row is the fence: who takes this process for dead deletes it, and waits for this transaction or is waited
+        # for. The line need not be locked: nobody who is in it is passed over, and who comes meanwhile looks again.
+        own = {"line": place.line, "name": place.name}
+        if place.is_stored and not (yield _LEAVE_OWN, own):
             raise StoreConflict
-        return (yield from work())
+        result = yield from work()
+        first = None
+        if len(self._queues.get(place.line, ())) > 1:
+            first = next(iter((yield from self._line(place.line))), None)
+        return result, first
+
+    def left(self, place: QueuedPlace, first: str | None) -> None:
+        """The transaction of `leaving` is committed: let in the next one."""
+        self._dropped(place)
+        self._moved_up(place.line, first)
 
     def _begin(self, place: QueuedPlace) -> None:
         """Enter a line, in a task: a canceled caller must not leave a place behind."""
@@ -414,13 +410,14 @@ class HeldPlaces:
         if self._life.due:
             await self._renew()
         elif heard := [(place.line, name) for name, place in self._places.items() if place.told and place.is_stored]:
-            self._hear(heard, dict(await self._database.read(lambda: execute(_TOLD, w=heard))))
+            told = await self._database.read(lambda: execute(_TOLD, w=heard), snapshot=False)
+            self._hear(heard, dict(told))
         if self._gone:
             gone, self._gone = self._gone, []
             await self._give_back(gone, retries=True)
         if waiting := self._next_elsewhere():
             values = {"w": [(place.line, place.name) for place in waiting.values()], "grace": self.grace()}
-            for (name,) in await self._database.read(lambda: execute(_DUE, **values)):
+            for (name,) in await self._database.read(lambda: execute(_DUE, **values), snapshot=False):
                 await self._free(waiting[name].line)
 
     async def _renew(self) -> None:

@@ -1,9 +1,11 @@
 """Scripts in PostgreSQL (14 or newer), for bridges on several machines. Needs the extra `postgres`.
 
-Transactions run at READ COMMITTED, those that only read at REPEATABLE READ. Every statement is inside of one, and all
-settings and locks end with it, so that a pooler that gives each transaction another connection (PgBouncer in
-transaction mode) may stand in between. Statements are prepared under names, which halves their cost, only where there
-is no pooler: the server's process id is then the one that was told when the connection was made.
+Transactions run at READ COMMITTED, those that only read at REPEATABLE READ. A round trip costs this process about as
+much as its statement costs the server, so that what needs no answer is sent with what follows (`_Session`), and a
+single statement is its own transaction. All settings and locks end with their transaction, so that a pooler that gives
+each transaction another connection (PgBouncer in transaction mode) may stand in between. Statements are prepared under
+names, which halves their cost, only where there is no pooler: the server's process id is then the one that was told
+when the connection was made.
 
 After a failover, open connections still lead to the old primary, which answers that it is read-only, or to nobody. Such
 a connection is closed, all others are replaced before they are used again, and the script runs once more on a new one,
@@ -15,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -24,14 +25,14 @@ import asyncpg
 
 from bridge.errors import BridgeError
 from bridge.stores import schema
+from bridge.stores.connections import Connections, end
 from bridge.stores.conversation_store import unavailable
-from bridge.stores.scripts import Rows, T, Values, Work, execute, spelled
+from bridge.stores.scripts import ALONE, UNSYNCED, Rows, T, Values, Work, execute, spelled
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
+    from bridge.stores.connections import Connection
 
-    _Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]"
-    _Run: TypeAlias = Callable[[_Connection], Awaitable[T]]
+    _Run: TypeAlias = Callable[["_Session"], Awaitable[T]]
 
 CONNECTIONS = 5
 """Connections of a process. A transaction takes milliseconds, and PostgreSQL allows 100 connections by default."""
@@ -81,14 +82,15 @@ class Postgres:
         self._prepared = 100 if prepared is None else prepared
         self._schemas = schemas
         self._connections = connections
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
-        self._connecting: asyncio.Task[asyncpg.Pool[asyncpg.Record]] | None = None
+        self._pool: Connections | None = None
+        self._connecting: asyncio.Task[Connections] | None = None
         self._is_pooled = False
         self._closed = False
 
     async def open(self) -> None:
         self._closed = False
-        await self._run(partial(_run_script, lambda: execute("SELECT 1")), readonly=True, wait=None)
+        if self._pool is None:
+            await self._run(partial(_run_script, lambda: execute("SELECT 1")), readonly=True, wait=None)
 
     async def close(self) -> None:
         self._closed = True
@@ -97,11 +99,7 @@ class Postgres:
             await asyncio.gather(self._connecting, return_exceptions=True)
         pool, self._pool = self._pool, None
         if pool is not None:
-            try:
-                async with asyncio.timeout(5):
-                    await pool.close()
-            except _FAILURES:
-                pool.terminate()
+            await pool.close(5)
 
     def check_open(self) -> None:
         if self._closed:
@@ -130,13 +128,14 @@ class Postgres:
         """
         self.check_open()
         for attempt in range(1, _ATTEMPTS + 1):
+            begin = None if apart and not self._is_pooled else _BEGIN_TO_READ if readonly else _BEGIN
             try:
-                pool = await self._connected(wait)
-                return await _transaction(pool, work, readonly, apart and not self._is_pooled)
+                pool = self._pool or await self._connected(wait)
+                return await _transaction(pool, work, readonly, begin)
             except _Undone as error:
                 reason, may_repeat = error.reason, error.may_repeat
                 if reason in _UNPREPARED:
-                    await self._forget(pool)
+                    self._forget(pool)
             except _FAILURES as error:
                 reason, may_repeat = reason_of(error), False
             if not may_repeat or attempt == _ATTEMPTS:
@@ -147,37 +146,26 @@ class Postgres:
     def _failure(self, reason: str) -> BridgeError:
         return unavailable(self.engine, reason, schema.names(self._schemas))
 
-    async def _connected(self, seconds: float | None) -> asyncpg.Pool[asyncpg.Record]:
-        """Return the pool, once the tables are there; wait for a migration at most so many seconds."""
-        if self._pool is not None:
-            return self._pool
+    async def _connected(self, seconds: float | None) -> Connections:
+        """Connect. Return the pool, once the tables are there; wait for a migration at most so many seconds."""
         if self._connecting is None or self._connecting.done():
             self._connecting = asyncio.create_task(self._connect(), name="postgresql-connect")
             self._connecting.add_done_callback(lambda task: task.cancelled() or task.exception())
         async with asyncio.timeout(seconds):
             return await asyncio.shield(self._connecting)
 
-    async def _forget(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def _forget(self, pool: Connections) -> None:
         """Replace a pool whose connections prepare statements that get lost."""
         self._is_pooled = True
         if self._pool is pool:
             self._pool = None
-        await pool.expire_connections()
+        pool.retire()
 
-    async def _connect(self) -> asyncpg.Pool[asyncpg.Record]:
+    async def _connect(self) -> Connections:
         self._is_pooled |= await _migrate(self._url, self._schemas)
-        pool = await asyncpg.create_pool(
-            self._url,
-            min_size=0,
-            max_size=self._connections,
-            timeout=_WAIT,
-            command_timeout=_ANSWER,
-            statement_cache_size=0 if self._is_pooled else self._prepared,
-            init=None if self._is_pooled or not self._prepared else _plan_once,
-            reset=_nothing,  # all settings and locks end with their transaction
-        )
-        self._pool = pool
-        return pool
+        prepared = 0 if self._is_pooled else self._prepared
+        self._pool = Connections(partial(_ready, self._url, prepared), self._connections)
+        return self._pool
 
 
 class _Undone(Exception):
@@ -188,38 +176,97 @@ class _Undone(Exception):
         self.may_repeat = may_repeat
 
 
-async def _transaction(pool: asyncpg.Pool[asyncpg.Record], work: _Run[T], readonly: bool, apart: bool) -> T:
-    db = await pool.acquire(timeout=_WAIT)
-    committing = False
-    try:
-        if apart:
-            result = await work(db)
-        else:
-            transaction = db.transaction(isolation="repeatable_read" if readonly else None, readonly=readonly)
-            await transaction.start()
+_BEGIN = "BEGIN"
+_BEGIN_TO_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class _Session:
+    """A connection while it executes the statements of one script. `begin` begins their transaction; None is none.
+
+    That is sent in one message with the locks (`ALONE`) and settings (`UNSYNCED`) that come first. The statement after
+    them is another one, so that it sees what was committed before a lock was had.
+    """
+
+    def __init__(self, db: Connection, begin: str | None) -> None:
+        self.db = db
+        self.is_committing = False
+        self._ahead = [begin] if begin is not None else []
+        """What is not sent yet."""
+        self._has_begun = False
+
+    async def rows(self, statement: str, values: Values) -> Rows:
+        """Return the rows of a statement."""
+        if self._ahead:
+            if statement == UNSYNCED:
+                self._ahead.append("SET LOCAL synchronous_commit = off")
+                return []
+            if statement == ALONE:
+                self._ahead.append(_lock(values["name"]))
+                return []
+            await self._begin()
+        return await _rows(self.db, statement, values)
+
+    async def count(self, statement: str, values: Values) -> int:
+        """Return how many rows a statement has changed or returned."""
+        if self._ahead:
+            await self._begin()
+        found = query(statement)
+        status = await self.db.execute(found.text, *_arguments(found, values))
+        return int(status.rpartition(" ")[2])
+
+    async def _begin(self) -> None:
+        ahead, self._ahead = "; ".join(self._ahead), []
+        self._has_begun = True
+        await self.db.execute(ahead)
+
+    async def commit(self) -> None:
+        if self._has_begun:
+            self.is_committing = True
+            await self.db.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        """Undo what was done. A connection of which that is not known is closed."""
+        if self._has_begun:
             try:
-                result = await work(db)
+                await self.db.execute("ROLLBACK")
+            except _FAILURES:
+                end(self.db)
             except BaseException:
-                with suppress(*_FAILURES):
-                    await transaction.rollback()
+                end(self.db)
                 raise
-            committing = True
-            await transaction.commit()
+
+
+def _lock(name: str) -> str:
+    """Return `ALONE` as a statement without values, which may be sent with others. The name may be anything."""
+    text = f"convert_from(decode('{name.encode().hex()}', 'hex'), 'UTF8')"
+    return f"SELECT pg_advisory_xact_lock(hashtextextended({text}, 0))"
+
+
+async def _transaction(pool: Connections, work: _Run[T], readonly: bool, begin: str | None) -> T:
+    db = await pool.take(_WAIT)
+    session = _Session(db, begin)
+    try:
+        try:
+            result = await work(session)
+        except BaseException:
+            await session.rollback()
+            raise
+        await session.commit()
         if _is_read_only(db):
-            await pool.expire_connections()
+            pool.expire()
         return result
     except _FAILURES as error:
         reason = reason_of(error)
         useless = _is_useless(error)
         # The server commits a single statement itself, unless it answers with an error.
-        committing |= apart and not readonly and not hasattr(error, "sqlstate")
+        is_alone = begin is None and not readonly and not hasattr(error, "sqlstate")
+        may_repeat = reason in _MAY_REPEAT or (useless and not session.is_committing and not is_alone)
         if useless:
-            with suppress(asyncpg.InterfaceError):  # it has ended already
-                db.terminate()
-            await pool.expire_connections()
+            end(db)
+            pool.expire()
     finally:
-        await pool.release(db)
-    raise _Undone(reason, reason in _MAY_REPEAT or (useless and not committing))
+        pool.give_back(db)
+    raise _Undone(reason, may_repeat)
 
 
 def _is_useless(error: BaseException) -> bool:
@@ -228,7 +275,7 @@ def _is_useless(error: BaseException) -> bool:
     return state is None or state in _USELESS or state.startswith("08")
 
 
-def _is_read_only(db: PoolConnectionProxy[asyncpg.Record]) -> bool:
+def _is_read_only(db: Connection) -> bool:
     """Return whether the server reported with its last answer that it is a standby, or a former primary."""
     settings = db.get_settings()
     return any(getattr(settings, name, "") == "on" for name in ("default_transaction_read_only", "in_hot_standby"))
@@ -280,6 +327,9 @@ class PostgresSyntax:
     def each(self, name: str, columns: Sequence[tuple[str, str]]) -> tuple[str, dict[str, str]]:
         return f", {self.table(name, columns)}", {}
 
+    def joined(self, steps: Sequence[tuple[str, str]], last: str) -> str:
+        return f"WITH {', '.join(f'{name} AS ({text.strip()})' for name, text in steps)} {last.strip()}"
+
     def _unnest(self, name: str, columns: Sequence[tuple[str, str]]) -> str:
         return f"unnest({', '.join(f'CAST(:{name}__{n} AS {kind}[])' for n, (_, kind) in enumerate(columns))})"
 
@@ -311,13 +361,13 @@ def query(statement: str) -> Query:
     return Query(text, tuple((name, int(column) if column else None) for name, _, column in parts))
 
 
-async def _run_script(work: Work[T], db: _Connection) -> T:
+async def _run_script(work: Work[T], session: _Session) -> T:
     script = work()
     rows: Rows | None = None
     try:
         while True:
             statement, values = script.send(rows)  # type: ignore[arg-type]  # the first one is sent None
-            rows = await _run_statement(db, statement, values)
+            rows = await session.rows(statement, values)
     except StopIteration as done:
         result: T = done.value
         return result
@@ -325,18 +375,15 @@ async def _run_script(work: Work[T], db: _Connection) -> T:
         script.close()
 
 
-async def _run_statement(db: _Connection, statement: str, values: Values) -> Rows:
+async def _count(statement: str, values: Values, session: _Session) -> int:
+    return await session.count(statement, values)
+
+
+async def _rows(db: Connection, statement: str, values: Values) -> Rows:
     found = query(statement)
     if not found.text:
         return []
     return [tuple(row) for row in await db.fetch(found.text, *_arguments(found, values))]
-
-
-async def _count(statement: str, values: Values, db: _Connection) -> int:
-    """Return how many rows a statement has changed."""
-    found = query(statement)
-    status = await db.execute(found.text, *_arguments(found, values))
-    return int(status.rpartition(" ")[2])
 
 
 def _arguments(found: Query, values: Values) -> list[Any]:
@@ -357,7 +404,7 @@ async def _migrate(url: str, schemas: Sequence[schema.Schema]) -> bool:
 
     Return whether there is a pooler before the server.
     """
-    connection = await _open_connection(url)
+    connection = await _connected_to(url)
     try:
         while await _is_missing(connection, schemas):
             # This connection holds the lock in a transaction while another one works: a migration has several
@@ -376,20 +423,20 @@ async def _migrate(url: str, schemas: Sequence[schema.Schema]) -> bool:
         await _close(connection)
 
 
-async def _is_missing(db: _Connection, schemas: Sequence[schema.Schema]) -> bool:
+async def _is_missing(db: Connection, schemas: Sequence[schema.Schema]) -> bool:
     async with db.transaction(readonly=True):
         if await db.fetchval(_HAS_NEEDS) is None:
             return True
         return any([each.missing(*await _version(db, each)) for each in schemas])
 
 
-async def _version(db: _Connection, tables: schema.Schema) -> tuple[int, int | None]:
-    found = await _run_statement(db, schema.READ, {"room": tables.name})
+async def _version(db: Connection, tables: schema.Schema) -> tuple[int, int | None]:
+    found = await _rows(db, schema.READ, {"room": tables.name})
     return (found[0][0], found[0][1]) if found else (0, None)
 
 
 async def _run_migrations(url: str, schemas: Sequence[schema.Schema]) -> None:
-    db = await _open_connection(url)
+    db = await _connected_to(url)
     try:
         async with db.transaction():
             await db.execute(schema.VERSIONS)
@@ -412,15 +459,15 @@ async def _run_migrations(url: str, schemas: Sequence[schema.Schema]) -> None:
         await _close(db)
 
 
-async def _run_migration(db: _Connection, tables: schema.Schema, migration: Sequence[str], version: int) -> None:
+async def _run_migration(db: Connection, tables: schema.Schema, migration: Sequence[str], version: int) -> None:
     async with db.transaction():
         await db.execute("SET LOCAL statement_timeout = 0")
         for statement in migration:
-            await _run_statement(db, statement, {})
-        await _run_statement(db, schema.RECORD, tables.record(version))
+            await _rows(db, statement, {})
+        await _rows(db, schema.RECORD, tables.record(version))
 
 
-async def _build_index(db: _Connection, name: str, statement: str) -> None:
+async def _build_index(db: Connection, name: str, statement: str) -> None:
     """Build an index beside the work of others. One that an interrupted attempt has left is built again."""
     async with db.transaction(readonly=True):
         is_valid = await db.fetchval(_IS_VALID, name)
@@ -430,30 +477,34 @@ async def _build_index(db: _Connection, name: str, statement: str) -> None:
         await db.execute(query(statement).text)
 
 
-async def _open_connection(url: str) -> asyncpg.Connection[asyncpg.Record]:
+async def _connected_to(url: str, prepared: int = 0, seconds: float | None = None) -> Connection:
+    """Return a new connection that keeps so many prepared statements, each of which has so many seconds."""
     try:
-        return await asyncpg.connect(url, timeout=_WAIT, statement_cache_size=0)
+        return await asyncpg.connect(url, timeout=_WAIT, command_timeout=seconds, statement_cache_size=prepared)
     except ValueError as error:  # the driver finds a mistake in the URL that `bridge.stores.urls` does not know
         reason = type(error).__name__
     raise asyncpg.InterfaceError(reason)
 
 
-async def _close(db: asyncpg.Connection[asyncpg.Record]) -> None:
+async def _close(db: Connection) -> None:
     try:
         await db.close(timeout=5)
     except _FAILURES:
         db.terminate()
 
 
-async def _plan_once(db: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Keep the plan of a prepared statement, whatever its values are.
+async def _ready(url: str, prepared: int) -> Connection:
+    """Return a new connection for scripts. It keeps the plan of a prepared statement, whatever its values are.
 
     Each statement finds its rows by a key, also if the table was small when it was planned. For a table that was small
     when it was analyzed, the server plans an append anew at each execution, which costs it 0.5 ms, three times as much
     as the append.
     """
-    await db.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
-
-
-async def _nothing(db: object) -> None:
-    pass
+    db = await _connected_to(url, prepared, _ANSWER)
+    if prepared:
+        try:
+            await db.execute("SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off")
+        except BaseException:
+            end(db)
+            raise
+    return db

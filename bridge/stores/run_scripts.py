@@ -20,6 +20,7 @@ from bridge.stores.memory_budget import Charge
 from bridge.stores.run_store import (
     CANCEL_QUEUED,
     Blocked,
+    Created,
     LeaseLost,
     LogEntry,
     Ownership,
@@ -61,21 +62,56 @@ _KEY = f"{_THREAD} AND run_id = :run"
 _FROM = "FROM runs r JOIN run_threads t ON t.id = r.thread"
 _OF_KEY = "t.owner = :owner AND t.scope = :scope AND t.thread_id = :thread AND r.run_id = :run"
 
+_FACTS = f"""SELECT {{wall}}, (SELECT 1 {_FROM} WHERE {_OF_KEY}),
+    (SELECT CASE WHEN r.ended_at IS NULL THEN 1 ELSE 0 END {_FROM} WHERE t.owner = :owner AND t.scope = :scope
+    AND t.thread_id = :thread ORDER BY r.id DESC LIMIT 1),
+    (SELECT turn FROM runs WHERE {_WAITS} ORDER BY turn, id LIMIT 1),
+    (SELECT turn FROM runs WHERE owner = :owner AND {_WAITS} ORDER BY turn DESC LIMIT 1),
+    (SELECT 1 FROM run_processes WHERE token = :token AND expires > {{now}} + :half),
+    (SELECT reason FROM run_cancels WHERE {_KEY} AND expires > {{now}})"""
+"""The facts for `create`: the time, whether the run exists, whether the last run of its thread is open, the turns of
+the first run that waits and of the last one of this owner, whether the process lives, the reason of a cancellation.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limited:
+    """A limit in `QueueLimits`: its holder, its name, and the fact that counts the runs under it."""
+
+    holder: str
+    limit: str
+    count: str
+
+
+_LIMITED = tuple(
+    _Limited(
+        holder,
+        limit,
+        f", (SELECT count(*) FROM (SELECT 1 FROM runs WHERE {narrowed}ended_at IS NULL LIMIT :most_{limit}) counted)",
+    )
+    for holder, limit, narrowed in (
+        ("of this user", "owner", "owner = :owner AND "),
+        ("of this route", "scope", "route = :route AND "),
+        ("of this server", "all", ""),
+    )
+)
+
 _RECORD = f"""SELECT r.id, t.owner, t.scope, t.thread_id, r.run_id, r.task_id, r.fingerprint, r.created_at, r.ended_at,
     r.holder, r.kept, r.previous, CASE WHEN r.ended_at IS NOT NULL THEN r.entries
     ELSE coalesce((SELECT max(e.position) + 1 FROM run_entries e WHERE e.run = r.id), 0) END {_FROM}"""
 
-_ADD_RUN = """INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, entries, kept, owner, route, turn,
-    format, holder, previous) VALUES (:thread, :run, :task, :fingerprint, {wall}, 0, 2, :owner, :route, :turn, :format,
-    :holder, :previous) RETURNING id, created_at"""
+# Written with a lock that was had by a statement before it: see `create`.
+_ADD_RUN = """INSERT INTO run_threads (owner, scope, thread_id, updated_at) VALUES (:owner, :scope, :thread, :created)
+    ON CONFLICT (owner, scope, thread_id) DO UPDATE SET updated_at = excluded.updated_at RETURNING id
+    {then t} INSERT INTO runs (thread, run_id, task_id, fingerprint, created_at, entries, kept, owner, route, turn,
+    format, holder, previous) SELECT t.id, :run, :task, :fingerprint, :created, 0, 2, :owner, :route, :turn, :format,
+    :holder, :previous FROM {rows t (id bigint)} RETURNING id
+    {then r} INSERT INTO run_plans (run, body) SELECT r.id, :body FROM {rows r (id bigint)} RETURNING run"""
 
 # Appends find each run by its id, and the entry before theirs by its position, whatever the engine knows of the tables
 # when it plans them: with plain conditions it may look for each run among all that are held or open, and PostgreSQL
 # puts all entries into a hash table for an EXISTS that it planned while there were few.
 _HELD_BY = "coalesce(r.holder, '') = {token} AND coalesce(r.ended_at, 0) = 0"
-_FENCE = f"""SELECT h.run FROM {{rows h (run bigint, position bigint)}} JOIN runs r ON r.id = h.run
-    WHERE {_HELD_BY.format(token=":token")} AND (h.position = 0 OR h.position =
-    (SELECT e.position + 1 FROM run_entries e WHERE e.run = h.run AND e.position = h.position - 1)) {{lock}}"""
 
 ADD_HELD = f"""INSERT INTO run_entries (run, position, body) SELECT a.run, a.position, a.body FROM runs r
     {{each a (run bigint, position bigint, body text, head bigint, token text)}}
@@ -84,9 +120,21 @@ ADD_HELD = f"""INSERT INTO run_entries (run, position, body) SELECT a.run, a.pos
     ON CONFLICT DO NOTHING"""
 """Fence and entries in one statement. See `held_rows`."""
 
-# A repeat after an unknown commit finds its entries there.
-_ADD_ENTRIES = """INSERT INTO run_entries (run, position, body)
-    {values added (run bigint, position bigint, body text)} ON CONFLICT DO NOTHING"""
+# In PostgreSQL, one statement: it waits for the rows of runs that others have locked, and looks at their new versions
+# then. It does not see entries that are committed meanwhile, but needs none: the one before its own is acknowledged,
+# and those of an attempt of unknown outcome are conflicts.
+ADD_AND_END = f"""SELECT r.id AS run, r.thread AS thread FROM {{rows h (run bigint, position bigint)}}
+    JOIN runs r ON r.id = h.run WHERE {_HELD_BY.format(token=":token")} AND (h.position = 0 OR h.position =
+    (SELECT e.position + 1 FROM run_entries e WHERE e.run = h.run AND e.position = h.position - 1)) {{lock}}
+    {{then held}} INSERT INTO run_entries (run, position, body) SELECT a.run, a.position, a.body
+    FROM {{rows a (run bigint, position bigint, body text)}} JOIN {{rows held (run bigint, thread bigint)}}
+    ON held.run = a.run WHERE true ON CONFLICT DO NOTHING
+    {{then added}} UPDATE runs SET ended_at = {{wall}}, entries = e.entries FROM {{rows e (run bigint, entries bigint)}}
+    JOIN {{rows held (run bigint, thread bigint)}} ON held.run = e.run WHERE runs.id = e.run
+    {{then ended}} UPDATE run_threads SET updated_at = {{wall}} WHERE id IN (SELECT held.thread
+    FROM {{rows e (run bigint, entries bigint)}} JOIN {{rows held (run bigint, thread bigint)}} ON held.run = e.run)
+    {{then used}} SELECT held.run FROM {{rows held (run bigint, thread bigint)}}"""
+"""Fence and entries, and the ends of some runs: returns the runs that `token` holds. See `held_and_ended`."""
 
 
 def number_of(run: int, position: int) -> int:
@@ -266,44 +314,41 @@ def create(
     token: str | None,
     lease: float,
     previous: str | None,
-) -> Script[tuple[RunRecord, bool, bool]]:
-    """Return the run, whether it is new, and whether it is the first of its thread. See `RunStore.create`."""
-    found = yield from _same(where, fingerprint)
-    if found is None:
-        thread = yield from _thread(where)
-        # The row of the thread is locked now: nobody else creates the run.
-        before = yield "SELECT ended_at FROM runs WHERE thread = :thread ORDER BY id DESC LIMIT 1", {"thread": thread}
-        if before:
-            found = yield from _same(where, fingerprint)
-    if found is not None:
-        return found, False, False
-    if alone and before and before[0][0] is None:
-        raise ThreadBusy
-    if limits is not None:
-        yield from _check_limits(where, limits)
-    turn = yield from _turn(where[0])
-    holder = None if turn is not None else token
-    rows = yield (
-        _ADD_RUN,
-        {
-            **_by_key(where),
-            "thread": thread,
-            "task": task_id,
-            "fingerprint": fingerprint,
-            "route": base_scope(where[1]),
-            "turn": turn or 0,
-            "format": format,
-            "holder": holder,
-            "previous": previous,
-        },
+) -> Script[Created]:
+    """See `RunStore.create`. Counts no further than the limits.
+
+    The limit of an owner is exact. Others may be exceeded by runs that are created in the same moment.
+    """
+    # Locks come before the statement that looks: that would not see what is committed while it waits for one. So nobody
+    # else creates a run of this thread meanwhile, nor one of this owner if these are counted.
+    if limits is not None and limits.owner is not None:
+        yield ALONE, {"name": f"bridge runs {where[0]}"}
+    yield ALONE, {"name": f"bridge thread {'%/'.join(where[:3])}"}
+    limited = [] if limits is None else [each for each in _LIMITED if getattr(limits, each.limit) is not None]
+    values = {**_by_key(where), "route": base_scope(where[1]), "token": token, "half": lease / 2}
+    most = {each.limit: getattr(limits, each.limit) for each in limited}
+    ((created, is_there, is_open, first_turn, own_turn, lives, canceled, *counts),) = yield (
+        _FACTS + "".join(each.count for each in limited),
+        {**values, **{f"most_{limit}": number for limit, number in most.items()}},
     )
-    run, created_at = rows[0]
-    yield "INSERT INTO run_plans (run, body) VALUES (:run, :body)", {"run": run, "body": body}
-    if holder is not None:
-        yield from _lives(holder, lease)
+    if is_there and (found := (yield from _same(where, fingerprint))) is not None:
+        return Created(found, new=False, first=False)
+    if alone and is_open:
+        raise ThreadBusy
+    for each, count in zip(limited, counts, strict=True):
+        if count >= most[each.limit]:
+            raise queue_full(each.holder)
+    # A run waits if others do.
+    waits = first_turn is not None
+    turn = max(first_turn, 0 if own_turn is None else own_turn + 1) if waits else 0
+    holder = None if waits else token
+    new = {"task": task_id, "fingerprint": fingerprint, "turn": turn, "format": format, "previous": previous}
+    rows = yield _ADD_RUN, {**values, **new, "created": created, "holder": holder, "body": body}
+    if holder is not None and not lives:
+        yield from _extend(holder, lease)
     state = RunState.QUEUED if holder is None else RunState.RUNNING
-    record = RunRecord(_key(where), run, task_id, fingerprint, state, created_at, None, 0, None, True, previous)
-    return record, True, not before
+    facts = (rows[0][0], task_id, fingerprint, state, created, None, 0, None, True, previous)
+    return Created(RunRecord(_key(where), *facts), True, is_open is None, holder is not None, canceled)
 
 
 def _same(where: Stored, fingerprint: str) -> Script[RunRecord | None]:
@@ -323,42 +368,6 @@ def _thread(where: Stored) -> Script[int]:
     )
     number: int = rows[0][0]
     return number
-
-
-def _turn(owner: str) -> Script[int | None]:
-    """Return the turn of a new run of this owner; None if no run waits."""
-    first = yield f"SELECT turn FROM runs WHERE {_WAITS} ORDER BY turn, id LIMIT 1", {}
-    if not first:
-        return None
-    last = yield (
-        f"SELECT turn FROM runs WHERE owner = :owner AND {_WAITS} ORDER BY turn DESC LIMIT 1",
-        {"owner": owner},
-    )
-    turn: int = max(first[0][0], last[0][0] + 1 if last else 0)
-    return turn
-
-
-def _check_limits(where: Stored, limits: QueueLimits) -> Script[None]:
-    """Raise `BackendError` (rate_limited) if one more run would exceed the limits; counts no further than these.
-
-    The limit of an owner is exact. Others may be exceeded by runs that are created in the same moment.
-    """
-    if limits.owner is not None:
-        yield ALONE, {"name": f"bridge runs {where[0]}"}
-    for holder, most, column, value in (
-        ("of this user", limits.owner, "owner", where[0]),
-        ("of this route", limits.scope, "route", base_scope(where[1])),
-        ("of this server", limits.all, None, None),
-    ):
-        if most is None:
-            continue
-        narrowed = f"{column} = :value AND " if column else ""
-        rows = yield (
-            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {narrowed}ended_at IS NULL LIMIT :most) counted",
-            {"most": most, **({"value": value} if column else {})},
-        )
-        if rows[0][0] >= most:
-            raise queue_full(holder)
 
 
 def delete(where: Stored) -> Script[bool]:
@@ -404,42 +413,20 @@ def held_rows(appends: Sequence[Append], token: str) -> list[tuple[int, int, str
     return [(run, head + n, body, head, token) for run, head, bodies, _ in appends for n, body in enumerate(bodies)]
 
 
+def held_and_ended(appends: Sequence[Append], token: str) -> dict[str, Any]:
+    """Return the values of `ADD_AND_END`."""
+    return {
+        "h": [(each.run, each.position) for each in appends],
+        "a": [(each.run, each.position + n, body) for each in appends for n, body in enumerate(each.bodies)],
+        "e": [(each.run, each.after) for each in appends if each.end],
+        "token": token,
+    }
+
+
 def append(appends: Sequence[Append], token: str) -> Script[set[int]]:
     """Append to some runs, each named once. Return those that `token` does not hold, to which nothing was added."""
-    heads = [(each.run, each.position) for each in appends]
-    held = {row[0] for row in (yield _FENCE, {"h": heads, "token": token})}
-    added = [
-        (each.run, each.position + n, body)
-        for each in appends
-        if each.run in held
-        for n, body in enumerate(each.bodies)
-    ]
-    if added:
-        yield _ADD_ENTRIES, {"added": added}
-    ended = [(each.run, each.after) for each in appends if each.end and each.run in held]
-    if ended:
-        yield (
-            "UPDATE runs SET ended_at = {wall}, entries = ended.entries"
-            " FROM {rows ended (run bigint, entries bigint)} WHERE runs.id = ended.run",
-            {"ended": ended},
-        )
-        yield (
-            "UPDATE run_threads SET updated_at = {wall} WHERE id IN (SELECT r.thread FROM {rows ended (run bigint)}"
-            " JOIN runs r ON r.id = ended.run)",
-            {"ended": [(run,) for run, _ in ended]},
-        )
-    missing = {each.run: each for each in appends if each.run not in held}
-    if missing and any(each.end for each in missing.values()):
-        # The repeat of an end that was written.
-        rows = yield (
-            "SELECT r.id, r.entries FROM {rows asked (id bigint)} JOIN runs r ON r.id = asked.id"
-            " WHERE r.holder = :token AND r.ended_at IS NOT NULL",
-            {"asked": [(run,) for run in missing], "token": token},
-        )
-        for run, entries in rows:
-            if missing[run].end and missing[run].after == entries:
-                del missing[run]
-    return set(missing)
+    held = _ids((yield ADD_AND_END, held_and_ended(appends, token)))
+    return (yield from _lost([each for each in appends if each.run not in held], token))
 
 
 def finish(append_: Append, token: str, work: Work[T]) -> Script[T | None]:
@@ -447,11 +434,25 @@ def finish(append_: Append, token: str, work: Work[T]) -> Script[T | None]:
 
     Raises `LeaseLost`.
     """
-    rows = yield "SELECT ended_at FROM runs WHERE id = :run {lock}", {"run": append_.run}
-    has_ended = bool(rows) and rows[0][0] is not None
-    if (yield from append([append_], token)):
+    if (yield ADD_AND_END, held_and_ended([append_], token)):
+        return (yield from work())
+    if (yield from _lost([append_], token)):
         raise LeaseLost
-    return None if has_ended else (yield from work())
+    return None
+
+
+def _lost(appends: Sequence[Append], token: str) -> Script[set[int]]:
+    """Return those of these runs that were not ended by the same append, which this one repeats."""
+    lost = {each.run for each in appends}
+    ended = {each.run: each.after for each in appends if each.end}
+    if ended:
+        rows = yield (
+            "SELECT r.id, r.entries FROM {rows asked (id bigint)} JOIN runs r ON r.id = asked.id"
+            " WHERE r.holder = :token AND r.ended_at IS NOT NULL",
+            {"asked": [(run,) for run in ended], "token": token},
+        )
+        lost.difference_update(run for run, entries in rows if ended[run] == entries)
+    return lost
 
 
 def read(where: Stored, after: int, limit: int) -> Script[tuple[int | None, list[LogEntry]]]:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple, Protocol, TypeAlias
 
 from bridge.errors import BackendError, ErrorCode
@@ -105,13 +106,15 @@ def fitting(entries: Iterable[LogEntry]) -> list[LogEntry]:
 class Created:
     """The result of `create`. `new`: this call created the run. `first`: it is the first of its thread.
 
-    `held`: the process that called leases it, so that it does not wait.
+    `held`: the process that called leases it, so that it does not wait. `canceled`: it was to be canceled before it
+    existed, with this reason.
     """
 
     record: RunRecord
     new: bool
     first: bool
     held: bool = False
+    canceled: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +377,7 @@ async def leased(store: RunStore, token: str, leasing: Awaitable[RunRecord | Non
         raise
 
 
+@lru_cache(1024)
 def stored_key(key: RunKey) -> tuple[str, str, str, str]:
     """Return the four ids as engines store them. Raises `RequestError` for one that is too long."""
     return (

@@ -34,16 +34,21 @@ fragments:
 | `{values NAME (a bigint, b text)}` | the list as the end of an INSERT; no other value in the statement | |
 | `{each NAME (a bigint, b text)}` | ends FROM: runs for each tuple, `NAME.a` is its value | one more table |
 | `{changed}` | ends a statement that writes: its rows are a `(1,)` for each row that it changed | `RETURNING 1` |
+| `{then NAME}` | the statements before and after it, one by one | one statement of all |
 | `{concurrently}` | | `CONCURRENTLY`; see `bridge.stores.schema` |
 | `{clustered}` | `WITHOUT ROWID`: a table in the order of its primary key | |
 | `{volatile}` | | `UNLOGGED`: a table that a crash of the server empties |
+
+`A {then NAME} B` is one round trip for several statements. B may have `{rows NAME (a bigint, ...)}`, which are the rows
+that A returned; the rows of the last one are those of all. B must not depend on what else A has changed, and on no
+lock that A has waited for: in PostgreSQL all of them see the state of before the first one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -103,8 +108,9 @@ class Database(Protocol):
         """
 
     async def change(self, statement: str, values: Values) -> int | None:
-        """Return how many rows a statement has changed that is a transaction of its own; None, and nothing is done,
-        where only scripts are possible. It is carried out once, but may have been committed after an error.
+        """Return how many rows a statement that is a transaction of its own has changed, or has returned; None, and
+        nothing is done, where only scripts are possible. It is carried out once, but may have been committed after an
+        error.
         """
 
     async def shrink(self) -> None:
@@ -136,13 +142,18 @@ class Syntax(Protocol):
     def each(self, name: str, columns: Sequence[tuple[str, str]]) -> tuple[str, Mapping[str, str]]:
         """Return `{each}`, and what stands for a column; by default the column of the table `name`."""
 
+    def joined(self, steps: Sequence[tuple[str, str]], last: str) -> str | None:
+        """Return the statement of `{then}`, from the names and texts of all steps but the last; None if there is none,
+        and each step is a statement.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
     """A statement in an engine's words. `sets` are the values that `{in}` and `{rows}` name.
 
     `many` is that of `{values}` or `{each}`. `clocks` are those of `{now}` and `{wall}` that it reads. `counts`: it has
-    `{changed}`.
+    `{changed}`. `steps` are statements to execute before it, by the names that their rows have as values.
     """
 
     text: str
@@ -150,18 +161,30 @@ class Spelled:
     many: str | None = None
     clocks: tuple[str, ...] = ()
     counts: bool = False
+    steps: tuple[tuple[str, Spelled], ...] = ()
 
 
 _FRAGMENT = re.compile(r"\{(\w+)(?:\s+(\w+)(?:\s+\(([^)]*)\))?)?\}")
 
 _CLOCKS = frozenset({"now", "wall"})
-
+_THEN = re.compile(r"\{then (\w+)\}")
 _COLUMN = re.compile(r"\b[a-z_]+\.[a-z_]+\b")
 
 
 @lru_cache(1024)
 def spelled(statement: str, syntax: Syntax) -> Spelled:
     """Return the statement with its fragments replaced. Raises `KeyError` for an unknown one."""
+    *before, last = _THEN.split(statement)
+    names, texts = before[1::2], before[::2]
+    text = syntax.joined(list(zip(names, texts, strict=True)), last) if names else None
+    if text is not None:
+        return _spelled(text, syntax, names)
+    steps = tuple((name, _spelled(text, syntax)) for name, text in zip(names, texts, strict=True))
+    return replace(_spelled(last, syntax), steps=steps)
+
+
+def _spelled(statement: str, syntax: Syntax, tables: Sequence[str] = ()) -> Spelled:
+    """Return a statement without `{then}`. `tables` are `{rows}` that are tables of the engine's already."""
     sets: list[str] = []
     many: list[str] = []
     plain: dict[str, None] = {}
@@ -174,6 +197,8 @@ def spelled(statement: str, syntax: Syntax) -> Spelled:
             return syntax.fragments[kind]
         if kind == "bytes":
             return syntax.size(name)
+        if kind == "rows" and name in tables:
+            return name
         if kind == "in":
             sets.append(name)
             return syntax.among(name, columns)

@@ -38,7 +38,6 @@ from bridge.stores.run_store import (
     QueueLimits,
     RunKey,
     RunRecord,
-    RunState,
     Take,
     leased,
     stored_key,
@@ -172,7 +171,7 @@ class SQLRuns:
         previous: str | None = None,
     ) -> Created:
         where, task = stored_key(key), uuid.uuid4().hex
-        record, new, first = await self._write(
+        made = await self._write(
             lambda: scripts.create(
                 where,
                 fingerprint,
@@ -186,12 +185,11 @@ class SQLRuns:
                 previous=previous,
             )
         )
-        is_held = new and record.state is RunState.RUNNING
-        if is_held:
-            self._hold(record)
-        elif new:
+        if made.held:
+            self._hold(made.record)
+        elif made.new:
             self._queue.notify("")
-        return Created(record, new, first, is_held)
+        return made
 
     async def get(self, key: RunKey) -> RunRecord | None:
         where = stored_key(key)
@@ -329,11 +327,15 @@ class SQLRuns:
 
     async def _append_all(self, appends: list[Append], token: str) -> set[int]:
         """Return the runs that are lost."""
-        if not any(append.end for append in appends):
+        if any(append.end for append in appends):
+            values, expected = scripts.held_and_ended(appends, token), len(appends)
+            done = await self._database.change(scripts.ADD_AND_END, values)
+        else:
             rows = scripts.held_rows(appends, token)
-            if await self._database.change(scripts.ADD_HELD, {"a": rows}) == len(rows):
-                return set()
-            # The others are lost, or repeated: a script finds out.
+            done, expected = await self._database.change(scripts.ADD_HELD, {"a": rows}), len(rows)
+        if done == expected:
+            return set()
+        # The others are lost, or repeated: a script finds out.
         return await self._write(lambda: scripts.append(appends, token))
 
     async def read(

@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import T, Values, Work
-from bridge.stores.sqlite_file import SQLiteFile, run_many, run_script
+from bridge.stores.sqlite_file import SQLiteFile, run_counted, run_script
 
 
 class SQLite:
@@ -41,7 +41,7 @@ class SQLite:
         return self.file.write(partial(run_script, work), first=first)
 
     async def change(self, statement: str, values: Values) -> int | None:
-        return await self.file.write(partial(run_many, statement, values))
+        return await self.file.write(partial(run_counted, statement, values))
 
     async def shrink(self) -> None:
         await self.file.shrink()

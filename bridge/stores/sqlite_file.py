@@ -32,7 +32,7 @@ import orjson
 from bridge.errors import BridgeError, ConfigError
 from bridge.stores import lease_clock, schema
 from bridge.stores.conversation_store import unavailable
-from bridge.stores.scripts import Rows, Values, Work, spelled
+from bridge.stores.scripts import Rows, Spelled, Values, Work, spelled
 
 _T = TypeVar("_T")
 MEMORY = ":memory:"
@@ -43,6 +43,12 @@ _SHRINK = 200
 _KEPT = 1000
 """Free pages that a file keeps at least."""
 _INCREMENTAL = 2
+_PAGE = 2048
+"""Bytes of a page. An entry changes the last page of its run, which is written whole: with 4,096 bytes, the default of
+SQLite, that is up to twice as much.
+"""
+_CHECKPOINT = 4000
+"""Pages of the log after which they are written to the file: each once, however often it has changed."""
 _SOON = 0.02
 """Seconds that are not worth another attempt at a busy file."""
 _RETRY = 0.002
@@ -65,7 +71,8 @@ class SQLiteFile:
 
     async def open(self) -> None:
         self._closed = False
-        await self.write(lambda _: None)
+        if (writer := self._lanes.get(True)) is None or not writer.is_connected:
+            await self.write(lambda _: None)
 
     async def close(self) -> None:
         self._closed = True
@@ -187,10 +194,9 @@ class SQLiteConnection:
                     db.execute("ROLLBACK")
 
     def _connected(self) -> sqlite3.Connection:
-        if self._db is not None:
-            if self._path == MEMORY or self._file == self._identity():
-                return self._db
-            self.close()  # the file was deleted or replaced
+        if self._db is not None and self.is_connected:
+            return self._db
+        self.close()  # if there is one, its file was deleted or replaced
         if self._path != MEMORY:
             make_private(Path(self._path))
         # Only readers leave it to the engine to wait: while another process recovers the file.
@@ -208,8 +214,11 @@ class SQLiteConnection:
         db.execute("PRAGMA foreign_keys = ON")
         db.execute(f"PRAGMA synchronous = {'FULL' if any(each.synced for each in self._tables) else 'NORMAL'}")
         if db.execute("PRAGMA page_count").fetchone() == (0,):
-            db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # only a new file can be changed, and only before WAL
+            # Only a new file can be changed, and only before WAL.
+            db.execute(f"PRAGMA page_size = {_PAGE}")
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         self._patiently(db, "PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         db.execute("PRAGMA journal_size_limit = 67108864")
         with suppress(sqlite3.OperationalError):  # no such table, or no such column
             if all(
@@ -244,6 +253,13 @@ class SQLiteConnection:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+    @property
+    def is_connected(self) -> bool:
+        """True while the file is the one that is open."""
+        if self._db is None or self._path == MEMORY:
+            return self._db is not None
+        return self._file is not None and self._file == self._identity()
 
     def close(self) -> None:
         """Close the connection; `run` connects again."""
@@ -300,6 +316,10 @@ class _Lane:
             loop.call_soon(self._signal.put, loop)
         result: _T = await job.waiter
         return result
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection.is_connected
 
     async def close(self) -> None:
         """Finish the remaining jobs and close the connection."""
@@ -477,6 +497,9 @@ class SQLiteSyntax:
         # A subquery of the values would be stored in a table before it is read, at half the cost of the statement.
         return "", {column: f"?{n}" for n, (column, _) in enumerate(columns, 1)}
 
+    def joined(self, steps: Sequence[tuple[str, str]], last: str) -> None:
+        """Nothing that changes rows can be a part of another statement."""
+
 
 SYNTAX = SQLiteSyntax()
 
@@ -502,6 +525,14 @@ def run_statement(db: sqlite3.Connection, statement: str, values: Values | None 
     if not found.text:
         return []
     given: Values = values or {}
+    if found.steps:
+        given = dict(given)
+        for name, step in found.steps:
+            given[name] = _rows_of(db, step, given)
+    return _rows_of(db, found, given)
+
+
+def _rows_of(db: sqlite3.Connection, found: Spelled, given: Values) -> Rows:
     if found.many is not None:
         db.executemany(found.text, given[found.many])
         return []
@@ -512,10 +543,12 @@ def run_statement(db: sqlite3.Connection, statement: str, values: Values | None 
     return [(1,)] * cursor.rowcount if found.counts else cursor.fetchall()
 
 
-def run_many(statement: str, values: Values, db: sqlite3.Connection) -> int:
-    """Run a statement with `{each}`. Return how many rows it has changed."""
+def run_counted(statement: str, values: Values, db: sqlite3.Connection) -> int:
+    """Run a statement. Return how many rows it has changed (with `{each}`) or returned."""
     found = spelled(statement, SYNTAX)
-    return db.executemany(found.text, values[found.many or ""]).rowcount
+    if found.many is not None:
+        return db.executemany(found.text, values[found.many]).rowcount
+    return len(run_statement(db, statement, values))
 
 
 def path_of(url: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,9 +205,9 @@ async def test_an_endless_run_ends_at_its_bound(
 
 
 async def test_a_route_that_is_gone(bridge: Bridge, runs: Runs) -> None:
-    bridge.routes[0].path, path = "/other", bridge.routes[0].path
-    key = await begin(bridge, runs, "count")
-    bridge.routes[0].path = path
+    request = Request([Message("user", [Text("count")])], thread_id="t")
+    key, plan = bridge.plan(bridge.routes[0], request, RunCaller("o", run_id="r", created_at=1.5))
+    await runs.start(key, replace(plan, route="/other"), "count")
     assert await failure_of(runs, key) is ErrorCode.RUN_LOST
 
 

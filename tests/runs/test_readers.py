@@ -330,7 +330,9 @@ async def test_a_hundred_runs_with_cuts_and_a_killed_worker(
     assert 0 < lost < 100
 
 
-async def test_a_reader_waits_for_a_store_that_is_away(bridge: Bridge, run_engine: RunEngine, runs: Runs) -> None:
+async def test_a_reader_waits_for_a_store_that_is_away(
+    bridge: Bridge, run_engine: RunEngine, runs: Runs, make_runs: MakeRuns
+) -> None:
     key = await begin(bridge, runs, "hang")
     subscription = subscribe(runs, key)
     assert await subscription.read(30)
@@ -338,8 +340,8 @@ async def test_a_reader_waits_for_a_store_that_is_away(bridge: Bridge, run_engin
     assert await subscription.read(30) == []
     assert not subscription.done
     with pytest.raises(BridgeError) as caught:
-        await subscribe(runs, key).open()
-    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE, "one that has not begun does not wait"
+        await subscribe(make_runs(), key).open()
+    assert caught.value.code is ErrorCode.STORE_UNAVAILABLE, "one of another process that has not begun does not wait"
     await run_engine.up()
     await runs.cancel(key)
     assert (await frames_of(subscription))[-1]

@@ -14,7 +14,7 @@ from bridge.model import Message, Text
 from bridge.stores import Bounds, Conversation, open_conversations, open_runs, postgres, run_scripts
 from bridge.stores.conversations import ConversationStore
 from bridge.stores.run_store import Blocked, QueueLimits
-from bridge.stores.scripts import execute
+from bridge.stores.scripts import execute, spelled
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key
 
@@ -191,9 +191,10 @@ async def test_an_append_in_postgresql_that_was_planned_on_empty_tables(postgres
     await store.open()
     for statement, values in (
         (run_scripts.ADD_HELD, {"a": [(1, 1, "body", 1, "me")]}),
-        (run_scripts._FENCE, {"h": [(1, 1)], "token": "me"}),
+        (run_scripts.ADD_AND_END, run_scripts.held_and_ended([run_scripts.Append(1, 1, ["body"], True)], "me")),
     ):
-        rows = await store._read(lambda text=f"EXPLAIN {statement}", values=values: execute(text, **values))
+        asked = f"EXPLAIN {spelled(statement, postgres.SYNTAX).text}"
+        rows = await store._read(lambda asked=asked, values=values: execute(asked, **values))
         plan = "\n".join(row[0] for row in rows)
         assert "hashed" not in plan, plan
         assert "Seq Scan" not in plan, plan

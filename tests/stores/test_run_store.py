@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -32,6 +33,8 @@ from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD
 
 DAY = 86400.0
+BLOCKED = "WHERE datname = current_database() AND cardinality(pg_blocking_pids(pid)) > 0"
+"""Sessions that wait for a lock."""
 
 
 def key(run: str = "r", thread: str = "t", owner: str = "o", scope: str = "s") -> RunKey:
@@ -555,6 +558,37 @@ async def test_two_processes_want_to_be_alone_at_once(run_engine: RunEngine) -> 
     assert sorted(type(each).__name__ for each in came) == ["Created", *["ThreadBusy"] * 3]
 
 
+async def test_the_limit_of_an_owner_is_exact_however_many_ask_at_once(run_engine: RunEngine) -> None:
+    """Processes with another configuration count nothing, but create no run a second time."""
+    stores = [run_engine.store() for _ in range(3)]
+    limits = QueueLimits(owner=5)
+    tries = (stores[n % 3].create(key("r", f"t{n}"), "f", "plan", limits=limits) for n in range(15))
+    came = await asyncio.gather(*tries, return_exceptions=True)
+    assert [type(each).__name__ for each in came].count("Created") == 5
+    same = (stores[n % 3].create(key("r", "u"), "f", "p", limits=(None, QueueLimits(9))[n % 2]) for n in range(9))
+    assert [each.new for each in await asyncio.gather(*same)].count(True) == 1
+
+
+@pytest.mark.parametrize("run_engine", ["postgresql"], indirect=True)
+async def test_an_end_that_repeats_one_that_is_under_way(run_engine: Any, run_store: RunStore) -> None:
+    """As after an attempt of unknown outcome. It waits for that, and finds that nothing is left to do."""
+    record = await begun(run_store, key())
+    server = run_engine._schema
+    db = await asyncpg.connect(server.server, server_settings={"search_path": server.schema})
+    try:
+        async with db.transaction():
+            await db.execute(f"INSERT INTO run_entries (run, position, body) VALUES ({record.number}, 0, 'z')")
+            await db.execute(f"UPDATE runs SET ended_at = 1e9, entries = 1 WHERE id = {record.number}")
+            ending = asyncio.create_task(run_store.append(key(), "me", 0, ["z"], end=True))
+            async with asyncio.timeout(40):
+                while not await db.fetchval(f"SELECT 1 FROM pg_stat_activity {BLOCKED}"):
+                    await asyncio.sleep(0.01)
+        assert await ending == record.number << 24 | 1
+    finally:
+        await db.close()
+    assert await bodies(run_store, key()) == ["z"]
+
+
 async def test_the_latest_run_is_deleted(run_store: RunStore) -> None:
     await begun(run_store, key())
     await run_store.append(key(), "me", 0, ["x"], end=True)
@@ -569,6 +603,8 @@ async def test_why_a_run_is_cancelled(run_store: RunStore) -> None:
     assert await run_store.canceled([key(), key("b"), key("c")]) == {key(): "first", key("b"): ""}
     await run_store.cancel(key(), "then")
     assert await run_store.canceled([key()]) == {key(): "then"}
+    assert (await run_store.create(key(), "f", "plan", token="me")).canceled == "then"
+    assert (await run_store.create(key("c"), "f", "plan", token="me")).canceled is None
 
 
 async def test_cancels(run_store: RunStore, run_engine: RunEngine) -> None:

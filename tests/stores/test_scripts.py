@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.errors import BridgeError, ErrorCode
-from bridge.stores import StoreConflict
+from bridge.stores import StoreConflict, postgres
 from bridge.stores.postgres import Postgres
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import ALONE, UNSYNCED, Database, Rows, Script, execute, spelled
@@ -189,6 +189,25 @@ async def test_one_at_a_time_under_a_name(things: Database, engine: Engine) -> N
     await other.close()
 
 
+async def test_a_name_is_the_same_whether_it_comes_first_or_later(things: Database, engine: Engine) -> None:
+    """A lock that comes first is sent with the beginning of the transaction."""
+    name = "\u00e9'; --$1:name\\"
+    await things.write(lambda: add("count", "0"))
+
+    def counts(first: bool) -> Script[None]:
+        if not first:
+            yield "SELECT 1", {}
+        yield ALONE, {"name": name}
+        ((note,),) = yield "SELECT note FROM things WHERE name = 'count'", {}
+        yield "UPDATE things SET note = :note WHERE name = 'count'", {"note": str(int(note) + 1)}
+
+    other = database(engine)
+    works = [(things, other)[n % 2].write(lambda n=n: counts(n % 3 == 0)) for n in range(30)]  # type: ignore[misc]
+    await asyncio.gather(*works)
+    assert await things.read(lambda: execute("SELECT note FROM things")) == [("30",)]
+    await other.close()
+
+
 async def test_many_more_scripts_than_connections(things: Database) -> None:
     await asyncio.gather(*(things.write(lambda n=n: add(f"n{n}")) for n in range(100)))  # type: ignore[misc]
     found = await asyncio.gather(*(things.read(names) for _ in range(100)))
@@ -252,3 +271,35 @@ async def test_several_stores_in_one_database(engine: Engine) -> None:
 def test_an_unknown_fragment_is_an_error() -> None:
     with pytest.raises(KeyError):
         spelled("SELECT {nothing}", SYNTAX)
+
+
+def test_statements_of_which_each_has_the_rows_of_those_before() -> None:
+    """One statement where an engine can do that."""
+    text = "DELETE FROM a RETURNING id {then gone} INSERT INTO b SELECT id FROM {rows gone (id bigint)}"
+    assert (
+        spelled(text, postgres.SYNTAX).text
+        == "WITH gone AS (DELETE FROM a RETURNING id) INSERT INTO b SELECT id FROM gone"
+    )
+    found = spelled(text, SYNTAX)
+    ((name, first),) = found.steps
+    assert (name, first.text) == ("gone", "DELETE FROM a RETURNING id")
+    assert found.sets == ("gone",)
+
+
+async def test_the_rows_of_one_statement_are_a_table_of_the_next(things: Database) -> None:
+    for name in "abc":
+        await things.write(lambda name=name: add(name, "old"))  # type: ignore[misc]
+    rows = await things.write(
+        lambda: execute(
+            "DELETE FROM things WHERE name {in names (text)} RETURNING name"
+            " {then gone} INSERT INTO things (name, note) SELECT 'no ' || gone.name, :note FROM {rows gone (name text)}"
+            " RETURNING name {then new} SELECT new.name, x.n FROM {rows new (name text)}"
+            " JOIN {rows x (name text, n bigint)} ON x.name = new.name ORDER BY new.name",
+            names=["a", "c", "z"],
+            note="new",
+            x=[("no a", 1), ("no b", 2), ("no c", 3)],
+        )
+    )
+    assert rows == [("no a", 1), ("no c", 3)]
+    found = await things.read(lambda: execute("SELECT name, note FROM things ORDER BY name"))
+    assert found == [("b", "old"), ("no a", "new"), ("no c", "new")]

@@ -404,9 +404,9 @@ def reads(history: Any, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     read = history._database.read
 
-    async def noted(work: Any) -> Any:
+    async def noted(work: Any, *, snapshot: bool = True) -> Any:
         found.append(next(iter(work()))[0])
-        return await read(work)
+        return await read(work, snapshot=snapshot)
 
     monkeypatch.setattr(history._database, "read", noted)
     return found

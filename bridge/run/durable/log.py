@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 
 from bridge.errors import BridgeError, ErrorCode, RequestError
 from bridge.model import Event
@@ -41,9 +42,12 @@ class Batch:
 def to_body(position: int, events: Sequence[str], lost: Sequence[str]) -> str:
     """Return the stored text of a batch of events, given by their stored texts."""
     # `write` marks text that only the slower parser reads by a leading space, which has to lead the whole entry.
-    mark = " " if any(text.startswith(" ") for text in events) else ""
+    mark = " " if any(map(_is_marked, events)) else ""
     names = f",{write(list(lost))}" if lost else ""
     return f"{mark}[{position},[{','.join(events)}]{names}]"
+
+
+_is_marked = methodcaller("startswith", " ")
 
 
 def from_body(body: str) -> Batch:
@@ -60,17 +64,17 @@ def expired() -> RequestError:
 class LogReader:
     """Reads the log of one run from its first entry on.
 
-    `plan` is None until the run exists; `done` is True after the terminal event.
+    `plan` is None until the run exists, if it is not given; `done` is True after the terminal event.
     """
 
-    def __init__(self, store: RunStore, key: RunKey) -> None:
+    def __init__(self, store: RunStore, key: RunKey, plan: RunPlan | None = None) -> None:
         self._store = store
         self._key = key
         self._after = 0
         self._position = 0
         self._away_since: float | None = None
         self._take: Take | None = None
-        self.plan: RunPlan | None = None
+        self.plan = plan
         self.done = False
 
     async def open(self) -> RunRecord | None:

@@ -64,6 +64,7 @@ class RunRecorder:
         self._position = position
         self._given_up = given_up
         self._patience = patience
+        self._clock = asyncio.get_running_loop().time
         self._groups: list[_Group] = []
         self._waiting = 0
         self._waiting_bytes = 0
@@ -84,27 +85,35 @@ class RunRecorder:
 
     def put(self, events: Sequence[Event], lost: Sequence[str] = (), joint: Joint | None = None) -> None:
         """Add a batch. Heartbeats are dropped, as readers make their own. The end is stored with `joint`."""
-        stored = [event for event in events if type(event) is not Heartbeat]
-        if not stored or self.ended:
+        if self.ended:
             return
-        self.ended = type(stored[-1]) in TERMINAL
+        # One loop, without functions of its own: each delta passes it.
+        texts: list[str] = []
+        size = 0
+        for event in events:
+            if type(event) is Heartbeat:
+                continue
+            text = write(dump(event))
+            texts.append(text)
+            size += len(text) if text.isascii() else len(text.encode())
+            self.ended = type(event) in TERMINAL
+        if not texts:
+            return
         if self.ended:
             self._joint = joint
-        new = [name for name in lost if name not in self._lost]
-        self._lost.update(new)
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         last = self._groups[-1] if self._groups else None
         if last is None or now - last.began > JOIN:
             last = _Group(now, [], [])
             self._groups.append(last)
-        texts = [write(dump(event)) for event in stored]
-        size = sum(len(text) if text.isascii() else len(text.encode()) for text in texts)
+        if lost and (new := [name for name in lost if name not in self._lost]):
+            self._lost.update(new)
+            last.lost += new
         last.events += texts
-        last.lost += new
         last.size += size
         self.size += size
         self._waiting_bytes += size
-        self._waiting += len(stored)
+        self._waiting += len(texts)
         if not self._is_writing:
             self._go_on()
 

@@ -231,7 +231,9 @@ class Runs:
                 previous=plan.previous,
             )
             if created.held and release is not None:
-                self._drive_plan(created.record, plan, len(text), release)
+                self._drive_plan(created.record, plan, len(text), release, is_new=True)
+                if created.canceled is not None:
+                    self._workers[key].cancel(created.canceled)
                 release = None
             return created
         finally:
@@ -253,7 +255,7 @@ class Runs:
 
     def subscribe(self, key: RunKey, dialect: Dialect, options: object = None, cursor: Cursor = START) -> Subscription:
         """Return the run's frames in this dialect, after the cursor."""
-        return Subscription(self._store, key, dialect, options, cursor)
+        return Subscription(self._store, key, dialect, options, cursor, plan=self._known_plan(key))
 
     def stream(self, key: RunKey, dialect: Dialect, options: object, have: int = 0) -> AnswerStream:
         """Return the stream of a run in the background, after its first `have` frames."""
@@ -261,7 +263,12 @@ class Runs:
 
     def follow(self, key: RunKey) -> LogReader:
         """Return a reader of the run's events."""
-        return LogReader(self._store, key)
+        return LogReader(self._store, key, self._known_plan(key))
+
+    def _known_plan(self, key: RunKey) -> RunPlan | None:
+        """Return the plan of a run that this process drives: its readers need not load it."""
+        worker = self._workers.get(key)
+        return None if worker is None else worker.plan
 
     async def status(self, key: RunKey) -> RunRecord | None:
         return await self._store.get(key)
@@ -311,7 +318,9 @@ class Runs:
             worker.cancel(reason)
             return
         record = await self._store.get(key)
-        if record is not None and record.state is RunState.QUEUED:
+        if key in self._workers:  # begun meanwhile
+            self._workers[key].cancel(reason)
+        elif record is not None and record.state is RunState.QUEUED:
             await self._end_queued(key)
 
     async def _end_queued(self, key: RunKey) -> None:
@@ -431,15 +440,17 @@ class Runs:
             raise
         self._drive_plan(record, plan, len(text or ""), release)
 
-    def _drive_plan(self, record: RunRecord, plan: RunPlan, size: int, release: Callable[[], None]) -> None:
-        """Drive a run whose plan has this size in bytes."""
+    def _drive_plan(
+        self, record: RunRecord, plan: RunPlan, size: int, release: Callable[[], None], *, is_new: bool = False
+    ) -> None:
+        """Drive a run whose plan has this size in bytes. One that is not new may have been canceled while it waited."""
         worker = RunDriver(
             self._store, record, plan, self._token, self._drive, patience=self._patience, limit=self._max_run
         )
         self._workers[record.key] = worker
         self._beginning.discard(record.key)
         self._call_begun(record, plan)
-        self._spawn(self._work(worker, size, release))
+        self._spawn(self._work(worker, size, release, is_new))
 
     async def _end_lost(self, record: RunRecord, failure: Failure) -> None:
         """End a run that this process holds and nobody drives."""
@@ -466,13 +477,13 @@ class Runs:
         if self._ended is not None:
             await self._ended(key, plan)
 
-    async def _work(self, worker: RunDriver, size: int, release: Callable[[], None]) -> None:
+    async def _work(self, worker: RunDriver, size: int, release: Callable[[], None], is_new: bool) -> None:
         LOG_FACTS.set(worker.key.facts)
         try:
-            # The run may have been canceled while it waited.
-            with suppress(BridgeError):
-                for reason in (await self._store.canceled([worker.key])).values():
-                    worker.cancel(reason)
+            if not is_new:
+                with suppress(BridgeError):
+                    for reason in (await self._store.canceled([worker.key])).values():
+                        worker.cancel(reason)
             with LoadedBytes(self._memory) as loaded:
                 loaded.charge(("plan", worker.key), size, is_loaded=True)
                 await worker.work()

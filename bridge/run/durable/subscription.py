@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import NamedTuple
 
 from bridge.contract import KEEPALIVE, Context, Dialect, Frame, FrameLike, Options
 from bridge.errors import Failure, RequestError, shortened
 from bridge.model import Event, Heartbeat, RunFailed, RunFinished, RunStarted
 from bridge.model.events import CONTENT, UsageReported
 from bridge.run.durable.log import Batch, LogReader, expired
+from bridge.run.durable.plan import RunPlan
 from bridge.stores import RunKey, RunState, RunStore
 from bridge.stores.run_store import FIRST_NUMBER, LogEntry
 from bridge.translation import Writer
@@ -27,8 +27,7 @@ _POLL = 15.0
 """Seconds of one wait in `async for`."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cursor:
+class Cursor(NamedTuple):
     """One frame of a thread's log: `<log entry>-<frame within that entry>`. `0-0` is before everything."""
 
     entry: int = 0
@@ -38,7 +37,7 @@ class Cursor:
         return f"{self.entry}-{self.frame}"
 
     @classmethod
-    def parse(cls, text: str) -> Self:
+    def parse(cls, text: str) -> Cursor:
         """Raises `RequestError` for anything but two decimal numbers of at most 64 bits."""
         found = _FORM.fullmatch(text)
         if found is None or max(pieces := [int(piece) for piece in found.groups()]) >= 2**64:
@@ -57,8 +56,18 @@ class Subscription:
     For reports: `lost`, `usage`, and after the end `failure` or `reason`. `spoke` is True once content has been read.
     """
 
-    def __init__(self, store: RunStore, key: RunKey, dialect: Dialect, options: object, cursor: Cursor = START) -> None:
-        self._log = LogReader(store, key)
+    def __init__(
+        self,
+        store: RunStore,
+        key: RunKey,
+        dialect: Dialect,
+        options: object,
+        cursor: Cursor = START,
+        *,
+        plan: RunPlan | None = None,
+    ) -> None:
+        """`plan`: that of the run, if it is known."""
+        self._log = LogReader(store, key, plan)
         self._dialect = dialect
         self._options = options
         self._cursor = cursor
@@ -91,6 +100,8 @@ class Subscription:
         Raises `RequestError`: 410 for a run or a cursor that has expired, 400 for a cursor behind the last event of one
         that has not ended.
         """
+        if self._log.plan is not None and self._cursor == START:
+            return True  # nothing can be wrong with this cursor, or have expired
         record = await self._log.open()
         if record is not None and 0 < self._cursor.entry < FIRST_NUMBER:
             raise expired()
@@ -164,14 +175,13 @@ class Subscription:
 
     def _new(self, number: int, frames: Sequence[FrameLike]) -> list[Frame]:
         """Return the frames of an entry that the reader does not have, with their ids where its dialect has such."""
-        out = []
-        for index, frame in enumerate(frames):
-            cursor = Cursor(number, index)
-            if cursor > self._cursor:
-                out.append(_with_id(frame, str(cursor) if self._dialect.event_ids else None))
-        if out:
-            self._cursor = Cursor(number, len(frames) - 1)
-        return out
+        entry, last = self._cursor
+        had = last + 1 if number == entry else 0 if number > entry else len(frames)
+        if had >= len(frames):
+            return []
+        self._cursor = Cursor(number, len(frames) - 1)
+        named = self._dialect.event_ids
+        return [_with_id(frame, f"{number}-{n}" if named else None) for n, frame in enumerate(frames[had:], had)]
 
     def keepalive(self) -> list[FrameLike]:
         """Return what keeps the connection open: comments, where the dialect's clients read them.
