@@ -441,9 +441,9 @@ class RouteHandler:
         self.cutting = False
         self._serve = serve
 
-    async def __call__(self, exchange: ServerExchange) -> web.StreamResponse:
+    def __call__(self, exchange: ServerExchange) -> Awaitable[web.StreamResponse]:
         exchange.begin(self)
-        return await self._serve(exchange)
+        return self._serve(exchange)
 
     def opened(self) -> None:
         """A request is served by the current task."""
