@@ -171,7 +171,7 @@ async def _short(session: aiohttp.ClientSession, url: str, conversation: str, tu
 
 
 @asynccontextmanager
-async def _serving(
+async def serving(
     backend: FakeBackend, dialect: str, history: str
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     """A bridge with one route, and a client of it."""
@@ -194,7 +194,7 @@ async def counters(tokens: int) -> dict[str, CallCounter]:
     CallCounter.watch_threads()
     try:
         async with fake_backend() as backend:
-            async with _serving(backend, "openai-chat", "off") as (session, url):
+            async with serving(backend, "openai-chat", "off") as (session, url):
                 url += "/chat/completions"
                 await _stream(session, backend, url, WARM)
                 found[TOKEN] = await _stream(session, backend, url, tokens)
@@ -202,7 +202,7 @@ async def counters(tokens: int) -> dict[str, CallCounter]:
             backend.streams(chunk("Hello"), END)
             with tempfile.TemporaryDirectory() as folder:
                 for history in ("off", f"sqlite:///{folder}/kept.db"):
-                    async with _serving(backend, "agentscope", history) as (session, url):
+                    async with serving(backend, "agentscope", history) as (session, url):
                         url += "/process"
                         await _short(session, url, "warm", WARM)
                         if history == "off":

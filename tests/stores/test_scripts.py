@@ -77,6 +77,26 @@ async def test_statements_without_rows(things: Database) -> None:
         assert rows == [] or rows == [("off",)]
 
 
+async def test_a_statement_says_how_many_rows_it_changed(things: Database) -> None:
+    def work() -> Script[list[int]]:
+        counts = []
+        for change in (
+            "INSERT INTO things (name) SELECT :name WHERE NOT EXISTS (SELECT 1 FROM things WHERE name = :name)",
+            "INSERT INTO things (name) SELECT :name WHERE NOT EXISTS (SELECT 1 FROM things WHERE name = :name)",
+            "INSERT INTO things (name) VALUES (:other)",
+            "UPDATE things SET note = 'x', at = {wall} WHERE name {in names (text)}",
+            "DELETE FROM things WHERE name = :other",
+            "DELETE FROM things WHERE name = :other",
+        ):
+            named = {"name": "a", "other": "b", "names": ["a", "b"]}
+            found = yield f"{change} {{changed}}", named
+            assert set(found) <= {(1,)}
+            counts.append(len(found))
+        return counts
+
+    assert await things.write(work) == [1, 0, 1, 2, 1, 0]
+
+
 async def test_what_raises_changes_nothing(things: Database) -> None:
     def refused() -> Script[None]:
         yield from add("a")
