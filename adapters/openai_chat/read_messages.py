@@ -52,8 +52,9 @@ def read_messages(body: Node) -> list[Message]:
     for index, value in enumerate(values := body.need_array("messages")):
         message = plain_message(value, _SPEAKERS)
         if message is None:
-            reader = reader or MessageReader()
-            message = reader.plain_result(value) or reader.read(Node.of(value, f"{body.at('messages')}[{index}]"))
+            if reader is None:
+                reader = MessageReader(body.at("messages"))
+            message = reader.plain_result(value) or reader.read(value, index)
         messages.append(message)
     if not messages:
         wrong(body.at("messages"), "at least one message", values)
@@ -63,11 +64,14 @@ def read_messages(body: Node) -> list[Message]:
 class MessageReader:
     """Reads the messages of one request in order; it remembers calls, since results name them only by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        """`path`: the place of the messages in the body."""
+        self._path = path
         self._names: dict[str, str] = {}
         self._open: dict[str, str] = {}
 
-    def read(self, node: Node) -> Message:
+    def read(self, value: Any, index: int) -> Message:
+        node = Node.of(value, f"{self._path}[{index}]")
         role = node.need_one_of("role", ROLES)
         if role == "assistant":
             return self._assistant(node)
