@@ -44,19 +44,24 @@ class Connections:
 
         Raises `TimeoutError`, and what `connect` raises.
         """
+        if (db := self._take_idle()) is not None:
+            return db
+        async with asyncio.timeout(seconds):
+            while db is None:
+                if self._closed:
+                    raise asyncpg.InterfaceError("closed")
+                if self._opening + len(self._used) < self._most:
+                    return await self._open()
+                db = await self._wait() or self._take_idle()
+        return db
+
+    def _take_idle(self) -> Connection | None:
         while self._idle and not self._closed:
             _, db = self._idle.pop()
             if not db.is_closed():
                 self._used.add(db)
                 return db
-        async with asyncio.timeout(seconds):
-            while True:
-                if self._closed:
-                    raise asyncpg.InterfaceError("closed")
-                if self._opening + len(self._used) + len(self._idle) < self._most:
-                    return await self._open()
-                if (found := await self._wait()) is not None:
-                    return found
+        return None
 
     async def _open(self) -> Connection:
         self._opening += 1

@@ -89,8 +89,7 @@ class Postgres:
 
     async def open(self) -> None:
         self._closed = False
-        if self._pool is None:
-            await self._run(partial(_run_script, lambda: execute("SELECT 1")), readonly=True, wait=None)
+        await self._run(partial(_run_script, lambda: execute("SELECT 1")), readonly=True, wait=None, apart=True)
 
     async def close(self) -> None:
         self._closed = True

@@ -38,9 +38,9 @@ _T = TypeVar("_T")
 MEMORY = ":memory:"
 _TOGETHER = 64
 """Maximum number of jobs in one transaction, so that later ones do not wait too long."""
-_SHRINK = 200
+_SHRINK = 400
 """Pages that one transaction gives back to the file system at most."""
-_KEPT = 1000
+_KEPT = 2000
 """Free pages that a file keeps at least."""
 _INCREMENTAL = 2
 _PAGE = 2048

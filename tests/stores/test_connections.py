@@ -98,6 +98,23 @@ async def test_who_waits_for_longest_is_next(pool: Connections) -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+async def test_who_may_open_one_takes_what_others_have_given_back_meanwhile(pool: Connections) -> None:
+    first, second = [await pool.take(SOON) for _ in range(2)]
+    waiting = asyncio.create_task(pool.take(SOON))
+    await asyncio.sleep(0)
+
+    async def gives_back() -> None:
+        pool.give_back(second)
+
+    # The place that the waiting one may use is used by another one, before a connection comes back that is in order.
+    other = asyncio.create_task(pool.take(SOON))
+    giving = asyncio.create_task(gives_back())
+    first.terminate()
+    pool.give_back(first)
+    await asyncio.gather(giving, other)
+    assert await waiting is second
+
+
 async def test_waiting_ends(pool: Connections) -> None:
     for _ in range(2):
         await pool.take(SOON)

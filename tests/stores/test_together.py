@@ -202,5 +202,5 @@ async def test_deleted_pages_go_back_to_the_file_system(file: SQLiteFile) -> Non
     await file.write(lambda db: db.set_trace_callback(begun.append))
     await file.shrink()
     [(pages,)] = await file.read(lambda db: db.execute("PRAGMA page_count").fetchall())
-    assert 1_000 < pages < 1_100, "a thousand free pages are kept"
+    assert 2_000 < pages < 2_100, "two thousand free pages are kept"
     assert 2 <= begun.count("COMMIT") <= 12
