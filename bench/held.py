@@ -19,9 +19,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import aiohttp
+from calls import ASK, END, KITS, OURS, ROOT, chunk, serving
 
 from bridge.testing import Exchange, FakeBackend, fake_backend
-from calls import ASK, END, KITS, OURS, ROOT, chunk, serving
 
 FRONTS = {
     "openai-chat": ("/chat/completions", {**ASK, "stream": True}),
