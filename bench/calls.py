@@ -171,9 +171,7 @@ async def _short(session: aiohttp.ClientSession, url: str, conversation: str, tu
 
 
 @asynccontextmanager
-async def serving(
-    backend: FakeBackend, dialect: str, history: str
-) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
+async def serving(backend: FakeBackend, dialect: str, history: str) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     """A bridge with one route, and a client of it."""
     port = free_port()
     config: dict[str, Any] = {

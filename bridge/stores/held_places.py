@@ -30,7 +30,7 @@ import orjson
 from bridge.errors import BridgeError, log_unexpected
 from bridge.stores.conversation_store import LEASE, StoreConflict, StoreFull, StoreUnavailable, unavailable
 from bridge.stores.liveness import Liveness
-from bridge.stores.scripts import ALONE, ALONE_UNSYNCED, UNSYNCED, Database, Script, T, Work, execute
+from bridge.stores.scripts import ALONE, UNSYNCED, Database, Script, T, Work, execute
 
 log = logging.getLogger("bridge.places")
 
@@ -488,7 +488,8 @@ class HeldPlaces:
         """Delete places of the dead in a line, and let in the first one if it is of this process."""
 
         def work() -> Script[str | None]:
-            yield ALONE_UNSYNCED, _name_of(line)
+            yield UNSYNCED, {}
+            yield ALONE, _name_of(line)
             return (yield from self._next(line, (yield from self._line(line)), None))
 
         self._moved_up(line, await self._database.write(work))
@@ -552,7 +553,8 @@ class HeldPlaces:
 
     def _join(self, line: str, name: str, most: int, *, waits: bool) -> Script[bool]:
         """Take a place if there are fewer than `most`, or if it `waits`. Return whether there are fewer."""
-        yield ALONE_UNSYNCED, _name_of(line)
+        yield UNSYNCED, {}
+        yield ALONE, _name_of(line)
         if self._life.due:
             yield from self._extend()
         if most == 1 and (yield _ADD_FIRST, {"line": line, "name": name, "holder": self._holder}):

@@ -306,8 +306,6 @@ class PostgresSyntax:
         "alone": "SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))",
         "unsynced": "SELECT set_config('synchronous_commit', 'off', true)",
         "changed": "RETURNING 1",
-        "alone_unsynced": "SELECT pg_advisory_xact_lock(hashtextextended(:name, 0)),"
-        " set_config('synchronous_commit', 'off', true)",
     }
 
     def size(self, column: str) -> str:

@@ -64,8 +64,6 @@ ALONE = "{alone}"
 """No other script that yields this with the same `name` runs until this one ends. SQLite has one writer anyway."""
 UNSYNCED = "{unsynced}"
 """A crash of a PostgreSQL server may undo this script, which does not wait for the disk."""
-ALONE_UNSYNCED = "{alone_unsynced}"
-"""Both in one statement."""
 VERSION = "{version}"
 """One row with a number that changes whenever another connection has changed the SQLite file; PostgreSQL: no row."""
 

@@ -475,7 +475,6 @@ class SQLiteSyntax:
         "version": "PRAGMA data_version",
         "alone": "",
         "unsynced": "",
-        "alone_unsynced": "",
         # RETURNING would store its rows in a table before they are read, at the cost of another statement.
         "changed": "",
     }
