@@ -197,9 +197,9 @@ class Capabilities:
     usage_on_failure: bool = True
     """Its failure frame, or one before it, can carry usage."""
     cache_writes: bool = False
-    """Its answers report how many tokens were written to the prompt cache; where they do not, that is named as lost."""
+    """Its answers report how many tokens were written to the prompt cache; otherwise that is recorded as lost."""
     totals: bool = True
-    """Its answers report a total of tokens; where they do not, one that is no sum of the others is named as lost."""
+    """Its answers report a total of tokens; otherwise one that is not the sum of the others is recorded as lost."""
     names_interrupts: bool = True
     """An answer to an interrupt names the interrupt."""
     awaits_results: bool = False

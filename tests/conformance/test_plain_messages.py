@@ -43,7 +43,6 @@ def read(front: str, *messages: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("front", NULL)
-@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_plain_message_is_read_as_one_with_a_null(front: str, data: st.DataObject) -> None:
     names = {"id": st.sampled_from(["m1", "", None, 5])} if front == "ag-ui" else {}
@@ -54,7 +53,6 @@ def test_a_plain_message_is_read_as_one_with_a_null(front: str, data: st.DataObj
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.sampled_from(["c1", "c2", "", None, 5]), FIELDS["content"])
 def test_a_plain_result_of_chat_is_read_as_one_with_a_null(call_id: Any, content: Any) -> None:
     calls = [CALL, {**CALL, "id": "c3"}]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.contract import Context, Frame, FrameLike, Losses, registry
@@ -181,7 +181,6 @@ def streams(draw: st.DrawFn, name: str) -> list[FrameLike]:
 
 @pytest.mark.parametrize("name", WIRES)
 def test_reading_by_the_text_alone_changes_nothing(name: str) -> None:
-    @settings(max_examples=100, deadline=None)
     @given(streams(name), st.integers(1, 9))
     def check(frames: list[FrameLike], size: int) -> None:
         reads = [frames[start : start + size] for start in range(0, len(frames), size)]

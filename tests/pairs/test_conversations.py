@@ -254,7 +254,7 @@ BACKS = {
     ),
 }
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = [pytest.mark.sampled(3), pytest.mark.turns(2)]
 
 pairs = pytest.mark.parametrize(
     ("client", "back"),

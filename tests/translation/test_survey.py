@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model import Data, Message, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -30,7 +30,6 @@ MESSAGES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(MESSAGES)
 def test_a_survey_names_all_that_is_there(messages: list[Message]) -> None:
     found = surveyed(messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.contract import Context, Frame, FrameLike
@@ -111,7 +111,6 @@ def streams(draw: st.DrawFn) -> list[FrameLike]:
     return frames
 
 
-@settings(max_examples=400, deadline=None)
 @given(streams(), st.integers(1, 12))
 def test_it_changes_nothing(frames: list[FrameLike], size: int) -> None:
     quick, full = Reader(), Reader(learns=False)

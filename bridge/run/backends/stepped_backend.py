@@ -24,11 +24,9 @@ from bridge.translation.framing import sse
 log = logging.getLogger("bridge.http")
 
 _LAST_EVENTS = 5.0
-"""Seconds for the answer to a cancel, and in which a canceled run may then end by itself."""
+"""Seconds in which a canceled run may still report its id, and then may end by itself."""
 _MOST_NAMELESS = 100
-"""Canceled runs of a backend that may have the time of a whole run to report their ids; further ones have
-`_LAST_EVENTS`.
-"""
+"""Canceled runs of a backend whose answers in one piece are waited for; further ones have `_LAST_EVENTS`."""
 _LAST_WORDS = 2.0
 """Seconds that the next request of a conversation waits for that."""
 _CANCEL_AGAIN = (0.2, 0.4, 0.8)
@@ -79,6 +77,7 @@ class SteppedCall:
         self._take: Callable[[list[Event]], bool] | None = None
         self._decoded: list[Event] | None = None  # what waits for `read`
         self._over = False
+        self._is_late = False  # a limit of time has passed
         self._understood = False
 
     # ------------------------------------------------------------------ asking
@@ -274,6 +273,7 @@ class SteppedCall:
 
     def fail(self, failure: Failure) -> list[Event]:
         self._over = True
+        self._is_late = failure.code in (ErrorCode.BACKEND_TIMEOUT, ErrorCode.RUN_TIMEOUT)
         if not failure.cause and self.sent is not None:
             advice = "the timeouts" if failure.code in (ErrorCode.BACKEND_TIMEOUT, ErrorCode.RUN_TIMEOUT) else ""
             self._backend.explained(failure, self.sent, "has not answered to its end", advice)
@@ -329,8 +329,9 @@ class SteppedCall:
 
     @property
     def _patience(self) -> float | None:
-        """Seconds in which the canceled run may report its id."""
-        return self._backend.timeouts.total if self._backend.chores <= _MOST_NAMELESS else _LAST_EVENTS
+        """Seconds in which the canceled run may report its id; for an answer in one piece, those of a whole run."""
+        waits = self.awaits_whole and not self._is_late and self._backend.chores <= _MOST_NAMELESS
+        return self._backend.timeouts.total if waits else _LAST_EVENTS
 
     async def _told_end(self, answer: HttpAnswer, within: float) -> bool:
         """Return whether a canceled run is over, or its stream ends, within this time."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.dialects.ag_kit import dialect
@@ -43,7 +43,6 @@ def comparable(out: Outline) -> tuple[Any, ...]:
     return items, results, out.interrupts, out.reason, out.error is not None, out.usage, out.others
 
 
-@settings(max_examples=150)
 @given(answers())
 def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> None:
     read, wanted = outline(again(events)), project(fold(events), dialect.capabilities)
@@ -52,7 +51,6 @@ def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> Non
     assert comparable(read) == comparable(wanted)
 
 
-@settings(max_examples=100)
 @given(answers(choices=False))
 def test_only_the_events_of_the_page_are_written(events: list[Event]) -> None:
     for event in payloads(encode(events)):
@@ -96,7 +94,6 @@ OBJECTS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=200)
 @given(st.lists(OBJECTS | json_values(), max_size=8))
 def test_no_wire_raises_and_what_was_decoded_can_be_encoded(values: list[Any]) -> None:
     decoder = dialect.decoder(context())
@@ -105,7 +102,6 @@ def test_no_wire_raises_and_what_was_decoded_can_be_encoded(values: list[Any]) -
     assert frames[-1] == b"[DONE]"
 
 
-@settings(max_examples=100)
 @given(st.lists(st.binary(max_size=20), max_size=4))
 def test_no_bytes_raise(frames: list[bytes]) -> None:
     decoder = dialect.decoder(context())
@@ -134,7 +130,6 @@ BODIES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
 @given(BODIES | json_values())
 def test_every_body_is_read_or_refused_by_name(body: Any) -> None:
     try:
@@ -150,7 +145,6 @@ def test_every_body_is_read_or_refused_by_name(body: Any) -> None:
 PLAIN: dict[str, Any] = {"media": (), "resume": False, "sampling": ("temperature", "stop")}
 
 
-@settings(max_examples=100)
 @given(requests(**PLAIN))
 def test_whatever_is_asked_of_a_backend_can_be_read_again(request: Any) -> None:
     first = sent(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.contract import WireResponse
@@ -140,7 +140,6 @@ NEARLY = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
 @given(st.lists(NEARLY | json_values(), max_size=8))
 def test_no_wire_raises_and_what_was_decoded_can_be_encoded(values: list[Any]) -> None:
     frames = [orjson.dumps(v) for v in values]

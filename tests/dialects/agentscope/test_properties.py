@@ -120,7 +120,6 @@ def _step(draw: st.DrawFn, builder: Builder, key: str, name: str) -> list[str]:
     return calls
 
 
-@settings(max_examples=150, deadline=None)
 @given(streams())
 def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> None:
     frames = encode(events)
@@ -128,7 +127,6 @@ def test_nothing_is_lost_that_the_card_does_not_name(events: list[Event]) -> Non
     assert outline(again(events)) == project(fold(events), dialect.capabilities)
 
 
-@settings(max_examples=100, deadline=None)
 @given(streams())
 def test_the_web_frontend_is_never_left_with_another_picture(events: list[Event]) -> None:
     """Whatever was streamed, the end changes nothing of what is on the screen, and the spinner stops (section 13)."""
@@ -182,7 +180,6 @@ OBJECTS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(OBJECTS | JSON, max_size=8))
 def test_no_wire_raises_and_what_was_decoded_can_be_encoded(values: list[Any]) -> None:
     frames = [orjson.dumps(v) for v in values]
@@ -195,7 +192,6 @@ def test_no_wire_raises_and_what_was_decoded_can_be_encoded(values: list[Any]) -
         check_schemas(out)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=20), max_size=4))
 def test_no_bytes_raise(frames: list[bytes]) -> None:
     decoder = dialect.decoder(context())

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.dialects.aip import wire as m
@@ -126,7 +126,6 @@ def test_bytes_that_are_no_message_are_told(data: bytes, told: str) -> None:
         m.Named.from_bytes(data)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
 def test_what_protobuf_takes_we_take_and_mean_the_same(data: bytes) -> None:
     judge = schema.tool().ToolResponse

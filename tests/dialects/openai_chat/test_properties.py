@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.contract import WireRequest, WireResponse
@@ -41,7 +41,6 @@ def expected(events: list[Event], choice: int) -> Outline:
     return without_separators(wanted, dialect.capabilities.separator) if has_inner_result(events) else wanted
 
 
-@settings(max_examples=300, deadline=None)
 @given(our.runs())
 def test_a_run_comes_back_as_its_projection(events: list[Event]) -> None:
     verify(events)
@@ -51,7 +50,6 @@ def test_a_run_comes_back_as_its_projection(events: list[Event]) -> None:
     assert again.model == "m"
 
 
-@settings(max_examples=100, deadline=None)
 @given(our.runs(), st.lists(st.integers(0, 4000), max_size=6))
 def test_reads_and_batches_do_not_matter(events: list[Event], cuts: list[int]) -> None:
     data = encode(events)
@@ -62,7 +60,6 @@ def test_reads_and_batches_do_not_matter(events: list[Event], cuts: list[int]) -
     assert decode(reads) == decode([data])
 
 
-@settings(max_examples=150, deadline=None)
 @given(our.runs())
 def test_one_piece_says_what_the_stream_says(events: list[Event]) -> None:
     """But for the order of text, reasoning and calls, which the completion object does not have."""
@@ -86,7 +83,6 @@ def written(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(our.chunks | our.chunks_without_errors | our.json_values, max_size=5), st.booleans())
 def test_no_chunk_makes_the_decoder_raise(values: list[Any], think: bool) -> None:
     context = back({"think_tags": "reasoning"} if think else None)
@@ -114,7 +110,6 @@ plain_chunks = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(plain_chunks | plain_chunks | our.chunks, max_size=12))
 def test_reading_repeated_chunks_by_their_text_changes_nothing(values: list[Any]) -> None:
     frames = [written(v) for v in values]
@@ -125,7 +120,6 @@ def test_reading_repeated_chunks_by_their_text_changes_nothing(values: list[Any]
         assert seen == [full.feed(frames), full.close()]
 
 
-@settings(max_examples=300, deadline=None)
 @given(our.chunks | our.json_values, st.sampled_from([200, 400, 401, 404, 429, 500, 503]))
 def test_no_body_makes_the_readers_raise(value: Any, status: int) -> None:
     wire = WireResponse(status, {"content-type": "application/json"}, written(value))
@@ -135,7 +129,6 @@ def test_no_body_makes_the_readers_raise(value: Any, status: int) -> None:
         dialect.decode_models(wire)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
 def test_no_bytes_make_the_readers_raise(data: bytes) -> None:
     decode([data])
@@ -175,7 +168,6 @@ request_bodies = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(request_bodies | our.json_values)
 def test_a_request_is_read_or_refused(body: Any) -> None:
     try:

@@ -126,7 +126,6 @@ EVENTS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(EVENTS, max_size=8))
 def test_no_events_make_the_decoder_raise(events: list[dict[str, Any]]) -> None:
     got = decode_events(*events)
