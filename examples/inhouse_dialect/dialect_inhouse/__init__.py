@@ -96,6 +96,7 @@ _CARD = Capabilities(
         },
     ),
     demands=Demands(results_follow_calls=True, results_in_order=True, object_arguments=True),
+    totals=False,
     usage_on_failure=False,
     media_types=False,
     call_ids=False,
