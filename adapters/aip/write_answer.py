@@ -6,10 +6,9 @@ finished with it, or broken with the error if the turn failed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from bridge.contract import Context, FrameLike
+from bridge.contract import Context
 from bridge.dialects.aip.capabilities import card
 from bridge.dialects.aip.content import item_of
 from bridge.dialects.aip.errors import error_text
@@ -19,7 +18,6 @@ from bridge.dialects.aip.wire import ContentItem, SessionStatus, TaskStatus
 from bridge.errors import ErrorCode
 from bridge.model import FinishReason, Media, PartKind
 from bridge.model import events as ev
-from bridge.model.events import Event
 from bridge.model.jsontext import dumps
 from bridge.toolkit import Encoder
 from bridge.toolkit.counts import counts_of
@@ -44,10 +42,8 @@ class TurnEncoder(Encoder):
         self._model = context.model
         self.stops = False
 
-    def encode(self, events: Sequence[Event]) -> list[FrameLike]:
-        out = super().encode(events)
+    def batch_ended(self) -> None:
         self._flush_pieces()
-        return out
 
     # ------------------------------------------------------------------ content
 

@@ -87,9 +87,10 @@ class CallEncoder(Encoder):
                 self._calls[event.call_id or ""] = event.name, arguments
             elif isinstance(event, ArgsDelta) and event.part_id in self._arguments:
                 self._arguments[event.part_id].append(event.text)
-        out = super().encode(events)
+        return super().encode(events)
+
+    def batch_ended(self) -> None:
         self._report()
-        return out
 
     # ------------------------------------------------------------------ progress
 

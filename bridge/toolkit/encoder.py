@@ -122,6 +122,7 @@ class Encoder(EncoderLike):
         if self.free is not type(self).free:  # as an option of the route says
             self._at_once = _passing(self.free)
         self._cut_calls = CutCalls() if self.holds_cut_calls else None
+        self._ends_batches = type(self).batch_ended is not Encoder.batch_ended
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
@@ -140,6 +141,8 @@ class Encoder(EncoderLike):
                 else:
                     for ready in rules[kind](projection, event):
                         handlers[type(ready)](self, ready)
+            if self._ends_batches:
+                self.batch_ended()
         finally:
             self.out = []  # frames are not held while the next events are waited for
         return out
@@ -257,6 +260,9 @@ class Encoder(EncoderLike):
 
     def heartbeat(self, event: ev.Heartbeat) -> None:
         """Keep the connection open."""
+
+    def batch_ended(self) -> None:
+        """Write what was held until the events of one call of `encode` are written."""
 
     def failed(self, event: ev.RunFailed) -> None:
         """Write the failure of the run, which is always last."""
