@@ -279,6 +279,7 @@ class Disk:
         self._image = folder / "disk"
         self.folder = folder / "mounted"
         self.folder.mkdir()
+        self._mounted = 0
 
     def __enter__(self) -> Disk:
         with self._image.open("wb") as image:
@@ -289,19 +290,17 @@ class Disk:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._unmount()
+        for _mount in range(self._mounted):
+            subprocess.run(["umount", "--lazy", self.folder], check=True)
 
     def _mount(self) -> None:
         subprocess.run(["mount", "-o", "loop", self._image, self.folder], check=True)
-
-    def _unmount(self) -> None:
-        subprocess.run(["umount", "--lazy", self.folder], check=True)
+        self._mounted += 1
 
     def cut(self, stop: Callable[[], AbstractContextManager[object]] | None = None) -> None:
         """Go on with what is on the disk at this moment. In `stop`, its processes stand still; then they are dead."""
         found = self._image.with_name("found")
         with stop() if stop is not None else ExitStack():
             subprocess.run(["cp", "--sparse=always", self._image, found], check=True)
-        self._unmount()
-        found.rename(self._image)
-        self._mount()
+        self._image = found
+        self._mount()  # upon the other one: readers who are still there must not find an empty folder in between
