@@ -281,8 +281,13 @@ _RATES: tuple[tuple[str, ...], ...] = (
 )
 
 
-# Turns, slots, nodes of a gateway. `holder` is the process that put a place there; `stamp` changes with `value`, or is
-# the number of a place in its line.
+# Turns, slots, single-run sessions, nodes of a gateway, open breakers: what is gone when its process is. `holder` is
+# the process that put a place there; `stamp` changes with `value`, or is the number of a place in its line.
+#
+# Three things are no places. A cancellation (`run_cancels`) is held by nobody: it has to reach the run also when the
+# process that was asked for it has died. The push targets of a task live as long as the task, and are deleted by the
+# same retention: they are kept beside its conversation. The leases over runs (`run_processes`) are a part of the run
+# store, which is migrated by itself and may be in another database than the places.
 _PLACES: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE places (
