@@ -35,7 +35,8 @@ class Pair:
         self.context_as_message = back.request(Feature.CONTEXT) is Support.DROP
         self.threads_travel = back.request(Feature.THREAD_ID) is Support.EXACT
         self.only_new_messages = back.takes_news
-        pattern = back.tool_names
+        # With one dialect on both sides, the backend decides.
+        pattern = back.tool_names if front is not back else None
         self.legal_name = re.compile(pattern).fullmatch if pattern is not None else None
         asked = front.answer(Feature.INTERRUPT)
         self.may_ask = asked is Support.EXACT

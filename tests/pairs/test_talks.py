@@ -48,6 +48,8 @@ waiting = sampled(of(*((p, a) for p, a in PAIRS if AGENTS[a].interrupts)))
 running = sampled(of(*((p, a) for p, a in PAIRS if AGENTS[a].runs_tools)))
 # The first generation of AG-Kit has no pictures on its wire.
 showing = sampled(of(*((p, a) for p, a in PAIRS if p != "ag-kit")))
+# With one dialect on both sides the backend decides what it makes of a name.
+renaming = sampled(of(*((p, a) for p, a in PAIRS if PEOPLE[p].dialect != a or a not in RULED)))
 increments = of(
     *(
         (p, a)
@@ -196,7 +198,7 @@ async def test_a_result_of_no_call_is_refused(front: str, back: str, tmp_path: P
         assert agent.heard == []
 
 
-@pairs
+@renaming
 async def test_a_tool_name_that_the_backend_forbids(front: str, back: str, tmp_path: Path) -> None:
     name = "weather.get 天气"
     async with meeting(front, back, tmp_path, tools=(name, "plain-name_1")) as (person, agent):
