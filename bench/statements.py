@@ -29,7 +29,7 @@ from calls import END, chunk
 from bridge import Bridge
 from bridge.run.durable import runs
 from bridge.server import running
-from bridge.stores import sql_runs
+from bridge.stores import run_store
 from bridge.testing import Exchange, fake_backend, free_port
 
 WARM = 3
@@ -74,7 +74,7 @@ def listening() -> Iterator[list[str]]:
         patch.object(asyncpg, "connect", connected),
         patch.object(asyncpg.connection, "connect", connected),
         patch.object(sqlite3, "connect", opened),
-        patch.object(sql_runs, "LOOK", NEVER),
+        patch.object(run_store, "LOOK", NEVER),
         patch.object(runs, "POLL", NEVER),
     ):
         yield told

@@ -1,8 +1,8 @@
 """Stores: conversations, runs and uploads.
 
-Conversations: `open_conversations(url)`, see `bridge.stores.conversations`. Runs and their
-events: `open_runs(url)`, with the contract in `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in
-a folder or an object store: `open_attachments(url)`, with the contract in `bridge.stores.attachments`.
+Conversations: `open_conversations(url)`, see `bridge.stores.conversations`. Runs and their events: `open_runs(url)`,
+see `bridge.stores.run_store`. Both are on SQLite or PostgreSQL. Uploads, in a folder or an object store:
+`open_attachments(url)`, with the contract in `bridge.stores.attachments`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from bridge.stores.attachments import Attachment, Attachments
 from bridge.stores.conversation_store import LEASE, Bounds, Conversation, StoreConflict, StoreUnavailable
 from bridge.stores.conversations import ConversationStore
 from bridge.stores.rates import LocalRates, Rates
-from bridge.stores.run_store import LeaseLost, Ownership, RunKey, RunRecord, RunState, RunStore, ThreadBusy
+from bridge.stores.run_records import LeaseLost, Ownership, RunKey, RunRecord, RunState, ThreadBusy
+from bridge.stores.run_store import RunStore
 from bridge.stores.schema import Schema
 from bridge.stores.scripts import Database
 from bridge.stores.urls import check_postgres, describe
@@ -94,10 +95,9 @@ def open_runs(url: str) -> RunStore:
 
     It does not connect before `open`. Raises `ConfigError`, which never repeats the URL.
     """
-    from bridge.stores import schema
-    from bridge.stores.sql_runs import SQLRuns
+    from bridge.stores.schema import RUNS
 
-    return SQLRuns(open_database(url, "stores.runs", schema.RUNS))
+    return RunStore(open_database(url, "stores.runs", RUNS))
 
 
 def open_rates(url: str) -> Rates:

@@ -21,7 +21,8 @@ _IDLE = 300.0
 class Connections:
     """At most `most` connections, which `connect` opens; each has one user at a time.
 
-    The driver's own pool has a task, two timers and a wrapper for each use, as much work as a statement.
+    The driver's own pool has a task, two timers and a wrapper for each use: 55 microseconds of CPU, where a small
+    statement takes 22 and this takes 3.
     """
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], most: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bridge.stores.run_store import LogEntry, fitting
+from bridge.stores.run_records import LogEntry, fitting
 
 _Name = TypeVar("_Name", bound=Hashable)
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from bridge.stores.conversation_store import plain_id
 from bridge.stores.liveness import LONGEST_OUTAGE, Grace, no_grace
 from bridge.stores.memory_budget import Charge
-from bridge.stores.run_store import (
+from bridge.stores.run_records import (
     CANCEL_QUEUED,
     Blocked,
     Created,

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.errors import ConfigError
-from bridge.stores.run_store import CANCEL_QUEUED
+from bridge.stores.run_records import CANCEL_QUEUED
 
 VERSIONS = "CREATE TABLE IF NOT EXISTS schema_version (room text PRIMARY KEY, version bigint NOT NULL, needs bigint)"
 NEEDS = "ALTER TABLE schema_version ADD COLUMN needs bigint"

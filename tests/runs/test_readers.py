@@ -18,7 +18,7 @@ from bridge.run.durable import Cursor, RunKey, Runs
 from bridge.run.durable import recorder as recording
 from bridge.run.durable.log import from_body
 from bridge.stores import RunStore
-from bridge.stores.run_store import LogSource
+from bridge.stores.run_records import LogSource
 from bridge.translation.framing import sse
 from tests.runs.agents import WORDS
 from tests.runs.conftest import MakeRuns

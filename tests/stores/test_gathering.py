@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridge.stores import LeaseLost, RunKey, RunStore, run_scripts, sql_runs
-from bridge.stores.run_store import LogEntry
+from bridge.stores import LeaseLost, RunKey, RunStore, run_scripts
+from bridge.stores.run_records import LogEntry
 from tests.stores.run_engines import run_engine, run_store  # noqa: F401
 
 
@@ -65,7 +65,7 @@ async def test_what_arrives_while_others_are_gathered_shares_their_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = [await begun(run_store, n) for n in range(4)]
-    monkeypatch.setattr(sql_runs, "GATHER", 1.0)
+    monkeypatch.setattr("bridge.stores.run_store.GATHER", 1.0)
     await run_store.append(keys[0], "me", 0, ["at once"])
 
     async def later(number: int) -> int:
@@ -81,7 +81,7 @@ async def test_a_source_is_asked_when_the_transaction_begins(
     written: list[int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sql_runs, "GATHER", 0.2)
+    monkeypatch.setattr("bridge.stores.run_store.GATHER", 0.2)
     first, second = Said(await begun(run_store, 1)), Said(await begun(run_store, 2))
     first.words.append("a")
     run_store.feed(first)

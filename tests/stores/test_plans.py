@@ -13,7 +13,7 @@ import pytest
 from bridge.model import Message, Text
 from bridge.stores import Bounds, Conversation, open_conversations, open_runs, postgres, run_scripts
 from bridge.stores.conversations import ConversationStore
-from bridge.stores.run_store import Blocked, QueueLimits
+from bridge.stores.run_records import Blocked, QueueLimits
 from bridge.stores.scripts import execute, spelled
 from tests.stores.conftest import Postgres
 from tests.stores.test_run_store import DAY, begun, key

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bridge.stores import RunState, open_runs, schema
-from bridge.stores.run_store import LogEntry
+from bridge.stores.run_records import LogEntry
 from bridge.stores.sqlite_file import run_statement
 from tests.stores.test_run_store import key
 

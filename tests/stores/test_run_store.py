@@ -24,10 +24,9 @@ from bridge.stores import (
     ThreadBusy,
     open_runs,
     run_scripts,
-    sql_runs,
 )
 from bridge.stores.notifier import Listener
-from bridge.stores.run_store import CANCEL_QUEUED, NONE_BLOCKED, Blocked, Pulse, QueueLimits
+from bridge.stores.run_records import CANCEL_QUEUED, NONE_BLOCKED, Blocked, Pulse, QueueLimits
 from bridge.stores.scripts import Script
 from tests.stores.run_engines import SECRET, RunEngine
 from tests.strategies import AWKWARD
@@ -228,7 +227,7 @@ async def test_a_reader_is_woken(
 ) -> None:
     """Another store on the same data is what another process is. Nobody looks from time to time who can be told."""
     if not other_process:
-        monkeypatch.setattr(sql_runs, "LOOK", 1000)
+        monkeypatch.setattr("bridge.stores.run_store.LOOK", 1000)
     asleep = 0
     sleep = Listener.wait
 

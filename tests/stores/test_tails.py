@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bridge.stores import LeaseLost, RunStore, open_runs, run_scripts, sql_runs
+from bridge.stores import LeaseLost, RunStore, open_runs, run_scripts
 from bridge.stores.notifier import Listener
 from bridge.stores.recent_entries import Tails
-from bridge.stores.run_store import LogEntry
+from bridge.stores.run_records import LogEntry
 from tests.stores.run_engines import RunEngine
 from tests.stores.test_run_store import begun, key
 
@@ -90,7 +90,7 @@ async def test_a_reader_here_asks_the_engine_once(
     run_store: RunStore, looks: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # There is a look for what other processes write when a reader begins to wait, and there shall be no second one.
-    monkeypatch.setattr(sql_runs, "LOOK", 1000)
+    monkeypatch.setattr("bridge.stores.run_store.LOOK", 1000)
     sleepers = Sleepers(monkeypatch)
     await begun(run_store, key())
     found: list[str] = []

@@ -15,7 +15,7 @@ from bridge.run.durable.plan import RunPlan
 from bridge.stores import RunKey, RunRecord, RunState, RunStore
 from bridge.stores.liveness import LONGEST_OUTAGE
 from bridge.stores.rows import read, write
-from bridge.stores.run_store import LogEntry, Take
+from bridge.stores.run_records import LogEntry, Take
 
 _POLL = 15.0
 """Seconds of one wait for entries."""

@@ -30,7 +30,7 @@ from bridge.run.run import Run
 from bridge.stores import LEASE, Ownership, RunKey, RunRecord, RunState, RunStore
 from bridge.stores.liveness import Liveness
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget
-from bridge.stores.run_store import NONE_BLOCKED, Blocked, Created, QueueLimits
+from bridge.stores.run_records import NONE_BLOCKED, Blocked, Created, QueueLimits
 from bridge.toolkit.redact import explained
 
 log = logging.getLogger("bridge.runs")

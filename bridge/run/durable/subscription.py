@@ -18,7 +18,7 @@ from bridge.model.events import CONTENT, UsageReported
 from bridge.run.durable.log import Batch, LogReader, expired
 from bridge.run.durable.plan import RunPlan
 from bridge.stores import RunKey, RunState, RunStore
-from bridge.stores.run_store import FIRST_NUMBER, LogEntry
+from bridge.stores.run_records import FIRST_NUMBER, LogEntry
 from bridge.translation import Writer
 from bridge.translation.framing import sse
 

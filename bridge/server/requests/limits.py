@@ -20,7 +20,7 @@ from bridge.server.requests.bodies import Bodies
 from bridge.stores import open_rates
 from bridge.stores.held_places import HeldPlace, HeldPlaces, line_of
 from bridge.stores.memory_budget import MemoryBudget
-from bridge.stores.run_store import Blocked, QueueLimits, RunKey, base_scope
+from bridge.stores.run_records import Blocked, QueueLimits, RunKey, base_scope
 
 if TYPE_CHECKING:
     from bridge.engine.config import Config
