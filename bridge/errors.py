@@ -309,6 +309,25 @@ LOG_FACTS: ContextVar[Mapping[str, object]] = ContextVar("log_facts", default=Ma
 """Fields that every log record of this task carries, such as the id of its run."""
 
 
+class FailureLog:
+    """Logs what is tried again and again: once when it begins to fail, and once when it works again."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._failing: set[str] = set()
+
+    def failed(self, what: str, error: BridgeError) -> None:
+        """`what` is a sentence, such as "runs cannot be claimed"."""
+        if what not in self._failing:
+            self._failing.add(what)
+            self._log.warning("%s: %s", what, error.message)
+
+    def works(self, what: str) -> None:
+        if what in self._failing:
+            self._failing.discard(what)
+            self._log.info("resolved: %s", what)
+
+
 def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None:
     """Logs an exception that nothing here expects: its class and place at level error, all of it at level debug.
 

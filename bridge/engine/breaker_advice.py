@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from hashlib import sha256
 
-from bridge.errors import BridgeError, log_unexpected
+from bridge.errors import BridgeError, FailureLog, log_unexpected
 from bridge.run.breaker import CircuitBreaker
 from bridge.stores.places import Places
 
@@ -21,6 +21,7 @@ log = logging.getLogger("bridge.breaker")
 EVERY = 1.0
 """Seconds between two exchanges."""
 _LONGEST = 30.0
+_UNKNOWN = "breakers of other processes are not known"
 """Seconds for which a process tells of an open breaker at a time."""
 
 
@@ -34,7 +35,7 @@ class BreakerAdvice:
         self._token = uuid.uuid4().hex
         self._told: set[str] = set()
         self._task: asyncio.Task[None] | None = None
-        self._failing = False
+        self._failures = FailureLog(log)
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="breaker-advice")
@@ -49,11 +50,9 @@ class BreakerAdvice:
         while True:
             try:
                 await self.exchange()
-                self._failing = False
+                self._failures.works(_UNKNOWN)
             except BridgeError as error:
-                if not self._failing:
-                    log.warning("breakers of other processes are not known: %s", error.message)
-                self._failing = True
+                self._failures.failed(_UNKNOWN, error)
             except Exception as error:
                 log_unexpected(log, "breakers cannot be shared", error)
             await asyncio.sleep(EVERY)

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from bridge.errors import BridgeError, log_unexpected
+from bridge.errors import BridgeError, FailureLog, log_unexpected
 from bridge.stores.conversation_store import LEASE, StoreConflict, StoreFull, StoreUnavailable, unavailable
 from bridge.stores.liveness import Liveness
 from bridge.stores.scripts import ALONE, UNSYNCED, Database, Script, T, Work, execute
@@ -42,6 +42,7 @@ LOST = "lost"
 """Told of a place that another process has given away: this one was taken for dead."""
 _PAUSE = 1.0
 """Seconds for which a database that failed is not asked for a slot again, so that it does not delay every request."""
+_APART = "each process counts slots and sessions separately"
 _TIDY = 60.0
 _HELD = 1e18
 """When a place expires that lives as long as its process does."""
@@ -153,6 +154,7 @@ class HeldPlaces:
         self._used_at = clock()
         self._closed = False
         self._failed_at: float | None = None
+        self._failures = FailureLog(log)
         """When a slot could not be stored, until the database works again."""
         self._failing_since: float | None = None
         self._tidy_at = clock() + _TIDY
@@ -233,13 +235,11 @@ class HeldPlaces:
             leaving.add_done_callback(lambda done: self._leaving.pop(line) if self._leaving[line] is done else None)
 
     def _failed(self, error: BridgeError) -> None:
-        if self._failed_at is None:
-            log.warning("each process counts slots and sessions separately: %s", error.message)
+        self._failures.failed(_APART, error)
         self._failed_at = self._clock()
 
     def _worked(self) -> None:
-        if self._failed_at is not None:
-            log.info("slots and sessions are counted in the database again")
+        self._failures.works(_APART)
         self._failed_at = None
 
     # ------------------------------------------------------------------ turns

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, FailureLog
 from bridge.stores.scripts import UNSYNCED, Database, Script
 
 log = logging.getLogger("bridge.rates")
@@ -24,6 +24,7 @@ DAY = 86_400
 _MANY = 10_000
 _PAUSE = 1.0
 """Seconds for which a database that has failed is not asked again, so that it does not delay every request."""
+_APART = "each process counts requests separately"
 
 
 class Rates(Protocol):
@@ -88,6 +89,7 @@ class SharedRates:
         self._database = database
         self._here = LocalRates()
         self._failed_at: float | None = None
+        self._failures = FailureLog(log)
 
     async def acquire(self, name: str, per_minute: int) -> float:
         return await self._shared(
@@ -104,12 +106,10 @@ class SharedRates:
         try:
             wait = await self._database.write(work)
         except BridgeError as error:
-            if self._failed_at is None:
-                log.warning("each process counts requests separately: %s", error.message)
+            self._failures.failed(_APART, error)
             self._failed_at = time.monotonic()
             return await here()
-        if self._failed_at is not None:
-            log.info("requests are counted in the database again")
+        self._failures.works(_APART)
         self._failed_at = None
         return wait
 

@@ -200,7 +200,7 @@ async def test_without_its_database_each_process_counts(
     await rates.close()
     first, second = [record.getMessage() for record in caplog.records if record.name == "bridge.rates"]
     assert first.startswith("each process counts requests separately: the rate store is not available (postgresql: ")
-    assert second == "requests are counted in the database again"
+    assert second == "resolved: each process counts requests separately"
 
 
 # ---------------------------------------------------------------------- how much at once

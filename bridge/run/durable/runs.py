@@ -17,7 +17,7 @@ from typing import Protocol
 import orjson
 
 from bridge.contract import AgentTasksDialect, Dialect, TaskCall, TaskStatus
-from bridge.errors import LOG_FACTS, BridgeError, ErrorCode, Failure, log_unexpected
+from bridge.errors import LOG_FACTS, BridgeError, ErrorCode, Failure, FailureLog, log_unexpected
 from bridge.model import RunFailed, RunFinished
 from bridge.run.durable.answer_stream import AnswerStream
 from bridge.run.durable.driver import LOST, LOST_PLAN, Drive, RunDriver, write_failure
@@ -150,7 +150,7 @@ class Runs:
         """Runs that the last renewal found to be held by this process, which does not drive them."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._beside: set[asyncio.Task[None]] = set()
-        self._troubles: set[str] = set()
+        self._failures = FailureLog(log)
         self._taking: asyncio.Task[None] | None = None
         self._maintaining: list[asyncio.Task[None]] = []
         self._has_less = asyncio.Event()
@@ -370,7 +370,7 @@ class Runs:
                     await self._store.release(record.key, self._token)
                     continue
             except BridgeError as error:
-                self._failing("runs cannot be claimed", error)
+                self._failures.failed("runs cannot be claimed", error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _WAIT)
                 continue
@@ -378,7 +378,7 @@ class Runs:
                 log_unexpected(log, "runs cannot be claimed", error)
                 await asyncio.sleep(_WAIT)
                 continue
-            self._working("runs cannot be claimed")
+            self._failures.works("runs cannot be claimed")
             pause = 0.05
             if record is not None and release is not None:
                 self._drive_run(record, release)
@@ -520,9 +520,9 @@ class Runs:
         while True:
             try:
                 await work()
-                self._working(trouble)
+                self._failures.works(trouble)
             except BridgeError as error:
-                self._failing(trouble, error)
+                self._failures.failed(trouble, error)
             except Exception as error:
                 log_unexpected(log, trouble, error)
             await asyncio.sleep(seconds)
@@ -541,17 +541,6 @@ class Runs:
     async def _sweep(self) -> None:
         """Delete what has expired."""
         await self._store.sweep(self._events, self._threads, grace=self._life.grace)
-
-    def _failing(self, what: str, error: BridgeError) -> None:
-        """Log a failure once, not with every attempt."""
-        if what not in self._troubles:
-            self._troubles.add(what)
-            log.warning("%s: %s", what, error.message)
-
-    def _working(self, what: str) -> None:
-        if what in self._troubles:
-            self._troubles.discard(what)
-            log.info("resolved: %s", what)
 
     async def _renew(self) -> None:
         """Renew the lease of this process when it is due, and at once after a failure."""

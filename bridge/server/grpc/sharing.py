@@ -16,11 +16,13 @@ from typing import Any
 import orjson
 
 from bridge.contract.optional.sessions import AgentRegistry, SharedNode
-from bridge.errors import BridgeError, log_unexpected
+from bridge.errors import BridgeError, FailureLog, log_unexpected
 from bridge.server.grpc.node_registry import Nodes
 from bridge.stores.places import Places
 
 log = logging.getLogger("bridge.grpc")
+
+_UNKNOWN = "nodes of other processes are not known"
 
 EVERY = 1.0
 """Seconds between two exchanges."""
@@ -37,7 +39,7 @@ class Sharing:
         """What others know of the nodes that registered here."""
         self._heard: set[str] = set()
         self._gone: set[str] = set()
-        self._failing = False
+        self._failures = FailureLog(log)
 
     async def run(self, tell: Callable[[], None]) -> None:
         """Exchange what is new, again and again; `tell` reports the changes."""
@@ -45,20 +47,12 @@ class Sharing:
             try:
                 await self.exchange()
                 tell()
-                self._log(None)
+                self._failures.works(_UNKNOWN)
             except BridgeError as error:
-                self._log(error.message)
+                self._failures.failed(_UNKNOWN, error)
             except Exception as error:
                 log_unexpected(log, "nodes cannot be shared", error)
             await asyncio.sleep(EVERY)
-
-    def _log(self, failure: str | None) -> None:
-        """Log a failure once, not with every attempt."""
-        if failure is not None and not self._failing:
-            log.warning("nodes of other processes are not known: %s", failure)
-        elif failure is None and self._failing:
-            log.info("resolved: nodes of other processes are not known")
-        self._failing = failure is not None
 
     async def exchange(self) -> None:
         """Raises `BridgeError`; then the next one makes up for it."""
