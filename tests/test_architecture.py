@@ -104,6 +104,13 @@ def where(path: Path, line: int = 1) -> str:
     return f"{path.relative_to(ROOT)}:{line}"
 
 
+@cache
+def is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_name(f"{path.name}.py").exists()
+
+
+@cache
 def imports(path: Path, tree: ast.Module | None = None) -> list[Import]:
     """Every import of the file, wherever it stands."""
     package = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
@@ -117,10 +124,7 @@ def imports(path: Path, tree: ast.Module | None = None) -> list[Import]:
             module = ".".join(filter(None, (base, node.module)))
             for alias in node.names:
                 whole = f"{module}.{alias.name}"
-                is_module = (ROOT / Path(*whole.split("."))).is_dir() or (
-                    ROOT / (whole.replace(".", "/") + ".py")
-                ).exists()
-                out.append(Import(whole if is_module else module, node.lineno, typing_only))
+                out.append(Import(whole if is_module(whole) else module, node.lineno, typing_only))
         elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             for child in node.body:
                 walk(child, True)

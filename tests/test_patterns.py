@@ -78,11 +78,6 @@ def sources() -> list[Path]:
     return sorted(p for package in ("bridge", "adapters") for p in (ROOT / package).rglob("*.py"))
 
 
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
-
-
 def module_of(path: Path) -> Any:
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     return importlib.import_module(re.sub(r"^adapters\b", "bridge.dialects", name))
@@ -92,7 +87,7 @@ def module_of(path: Path) -> Any:
 def uses(path: Path) -> dict[str, set[str]]:
     """Which methods of patterns the module calls, by the name of what it calls them on."""
     out: dict[str, set[str]] = {}
-    for node in ast.walk(parsed(path)):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and node.attr in METHODS:
             out.setdefault(getattr(node.value, "id", getattr(node.value, "attr", "")), set()).add(node.attr)
     return out
@@ -240,38 +235,41 @@ def test_slow_patterns_are_noticed(pattern: str, method: str) -> None:
     assert slowest(re.compile(pattern), (method,))
 
 
-def made_outside(tree: ast.Module) -> bool:
-    """Whether `re` is used for anything but `re.compile(...)` in a module or a class."""
-    inside = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
-        for node in ast.walk(function)
-    }
-    plain = {
-        id(node.func)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and id(node) not in inside and ast.unparse(node.func) == "re.compile"
-    }
-    return any(
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "re"
-        and node.attr in (*METHODS, "compile", "subn")
-        and id(node) not in plain
-        for node in ast.walk(tree)
-    )
+def of_re(node: ast.AST) -> str:
+    """Return the function of `re` that is named here, or ""."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="re"), attr=("compile" | "subn") as name):
+            return name
+        case ast.Attribute(value=ast.Name(id="re"), attr=name) if name in METHODS:
+            return name
+    return ""
+
+
+def made_outside(node: ast.AST, inside: bool = False) -> bool:
+    """Whether `re` is used for anything but `re.compile(...)` in a module or a class; `inside`: of a function."""
+    if of_re(node):
+        return True
+    inside = inside or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+    plain = node.func if isinstance(node, ast.Call) and not inside and of_re(node.func) == "compile" else None
+    return any(made_outside(child, inside) for child in ast.iter_child_nodes(node) if child is not plain)
+
+
+def naming_re() -> Iterator[tuple[Path, ast.Module]]:
+    """The modules in which the word stands."""
+    for path in sources():
+        if re.search(r"\bre(gex)?\b", text := path.read_text()):
+            yield path, ast.parse(text)
 
 
 def test_patterns_stand_where_they_are_found() -> None:
     """No function searches with a pattern of its own, but for those that are listed with examples."""
-    assert {str(path.relative_to(ROOT)) for path in sources() if made_outside(parsed(path))} == set(MADE)
+    assert {str(path.relative_to(ROOT)) for path, tree in naming_re() if made_outside(tree)} == set(MADE)
 
 
 def test_nobody_hides_the_module_re() -> None:
     """By another name, or by its functions' names, its use would not be seen."""
-    for path in sources():
-        for node in ast.walk(parsed(path)):
+    for path, tree in naming_re():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 assert node.module != "re", path
             elif isinstance(node, ast.Import):

@@ -6,7 +6,8 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,34 +27,52 @@ ODD = re.compile(
 OUTSIDE = re.compile(r"(?<!RFC )\b[Ss]ections? \d|protocol page|REDESIGN|audits/")
 
 
-def docstrings(text: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            yield node.lineno, node.value.value
+class Source:
+    """The words of a module. Docstrings, comments and classes have their lines."""
+
+    def __init__(self, text: str) -> None:
+        self.docstrings: list[tuple[int, str]] = []
+        self.comments: list[tuple[int, str]] = []
+        self.classes: list[tuple[int, str]] = []
+        self.names: set[str] = set()
+        """Of classes, functions, arguments and variables."""
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Expr(value=ast.Constant(value=str(words))):
+                    self.docstrings.append((node.lineno, words))
+                case ast.ClassDef(name=name):
+                    self.classes.append((node.lineno, name))
+                    self.names.add(name)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+                    self.names.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    self.names.add(name)
+        if OUTSIDE.search(text):  # in a comment, perhaps
+            for token in tokenize.generate_tokens(io.StringIO(text).readline):
+                if token.type == tokenize.COMMENT:
+                    self.comments.append((token.start[0], token.string))
 
 
-def notes(text: str) -> Iterator[tuple[int, str]]:
-    """Comments and docstrings."""
-    yield from docstrings(text)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+@cache
+def source(path: Path) -> Source:
+    return Source(path.read_text(encoding="utf-8"))
 
 
-def odd(text: str) -> list[int]:
-    return [line for line, words in docstrings(text) if ODD.search(words)]
+def odd(it: Source) -> list[int]:
+    return [line for line, words in it.docstrings if ODD.search(words)]
 
 
-def outside(text: str) -> list[int]:
-    return [line for line, words in notes(text) if OUTSIDE.search(re.sub(r"RFC \d+, section [\d.]+", "", words))]
+def outside(it: Source) -> list[int]:
+    notes = it.docstrings + it.comments
+    return [line for line, words in notes if OUTSIDE.search(re.sub(r"RFC \d+, section [\d.]+", "", words))]
 
 
 def test_docstrings_are_statements() -> None:
-    assert [f"{p.relative_to(ROOT)}:{line}" for p in FILES for line in odd(p.read_text(encoding="utf-8"))] == []
+    assert [f"{p.relative_to(ROOT)}:{line}" for p in FILES for line in odd(source(p))] == []
 
 
 def test_comments_refer_to_what_a_reader_has() -> None:
-    assert [f"{p.relative_to(ROOT)}:{line}" for p in FILES for line in outside(p.read_text(encoding="utf-8"))] == []
+    assert [f"{p.relative_to(ROOT)}:{line}" for p in FILES for line in outside(source(p))] == []
 
 
 # Words by which people, not software, were meant, and translated idioms.
@@ -96,7 +115,7 @@ def test_reasons_on_cards_are_plain_english(name: str) -> None:
     ],
 )
 def test_the_rules_bite(code: str, found: tuple[int, int]) -> None:
-    assert (len(odd(code)), len(outside(code))) == found
+    assert (len(odd(Source(code))), len(outside(Source(code)))) == found
 
 
 # Each limit is what stands now: a new name that something else has already fails. `bridge/sdk` has the names of the
@@ -110,9 +129,9 @@ Names = Iterable[tuple[str, str]]
 
 def class_names() -> Names:
     for path in CODE:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                yield node.name, f"{path.relative_to(ROOT)}:{node.lineno}"
+        for line, name in source(path).classes:
+            if not name.startswith("_"):
+                yield name, f"{path.relative_to(ROOT)}:{line}"
 
 
 def file_names() -> Names:
@@ -141,23 +160,15 @@ def test_repeated_names_are_found() -> None:
 PICTURES = re.compile(r"(^|_)(crew|teller|keeper|talks?|anew|hurry|stranger|handover)(_|$)", re.IGNORECASE)
 
 
-def pictures(text: str) -> list[str]:
-    """Return the names of classes, functions, arguments and variables that are pictures."""
-    kinds = {ast.ClassDef: "name", ast.FunctionDef: "name", ast.AsyncFunctionDef: "name", ast.arg: "arg"}
-    found = [getattr(node, kinds[type(node)]) for node in ast.walk(ast.parse(text)) if type(node) in kinds]
-    found += [
-        node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
-    ]
-    return [name for name in found if PICTURES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))]
+def pictures(it: Source) -> list[str]:
+    return sorted(name for name in it.names if PICTURES.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)))
 
 
 def test_names_are_the_words_of_the_field() -> None:
-    found = {str(p.relative_to(ROOT)): pictures(p.read_text(encoding="utf-8")) for p in CODE}
+    found = {str(p.relative_to(ROOT)): pictures(source(p)) for p in CODE}
     assert {place: names for place, names in found.items() if names} == {}
 
 
 def test_pictures_are_found() -> None:
     text = "class OldCrew: pass\ndef anew(keeper): self.hurry = talk = 1\nahead = crews = 1\n"
-    assert sorted(pictures(text)) == ["OldCrew", "anew", "hurry", "keeper", "talk"]
+    assert pictures(Source(text)) == ["OldCrew", "anew", "hurry", "keeper", "talk"]

@@ -11,10 +11,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import forkserver
+from tests.forkserver import ForkedProcess
 from tests.server.harness import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -61,17 +63,26 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(
-    *command: str, input: str | bytes = b"", cwd: Path = ROOT, **variables: str
+    *command: str, input: str | bytes = b"", cwd: Path = ROOT, fresh: bool = False, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """A command that ends by itself, on a busy machine in its time."""
+    """A command that ends by itself, on a busy machine in its time.
+
+    Programs of Python are forked, unless the start of a `fresh` interpreter is a part of the test.
+    """
     data = input.encode() if isinstance(input, str) else input
+    if _is_python(command) and not fresh:
+        return forkserver.run(command, input=data, cwd=cwd, env=environment(**variables), timeout=100)
     return subprocess.run(
         command, input=data, capture_output=True, cwd=cwd, env=environment(**variables), timeout=100, check=False
     )
 
 
+def _is_python(command: Sequence[str]) -> bool:
+    return command[0] in (COMMAND, sys.executable)
+
+
 def bridge(*args: str, input: str | bytes = b"", cwd: Path = ROOT, **variables: str) -> tuple[int, str, str]:
-    """The real `dialect-bridge`: exit code, stdout, stderr."""
+    """`dialect-bridge` in a process of its own: exit code, stdout, stderr."""
     done = run(COMMAND, *args, input=input, cwd=cwd, **variables)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -79,7 +90,7 @@ def bridge(*args: str, input: str | bytes = b"", cwd: Path = ROOT, **variables: 
 class Server:
     """A process that serves until it is told to stop."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, out: Path, err: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | ForkedProcess, port: int, out: Path, err: Path) -> None:
         self.process = process
         self.port = port
         self._out = out
@@ -146,21 +157,22 @@ def server(
     mark: str = "curl ",
     **variables: str,
 ) -> Iterator[Server]:
-    """A server as a process; `{port}` in its command is replaced.
+    """A server as a process, which is forked if it is a program of Python; `{port}` in its command is replaced.
 
     Inside the block it answers at `ready`; with None it has only printed `mark`, which stands in its routes.
     """
     port = port or free_port()
     here = _checkout(folder)
     out, err = folder / f"{port}.out", folder / f"{port}.err"
-    with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = subprocess.Popen(
+    start = ForkedProcess if _is_python(command) else subprocess.Popen[bytes]
+    with open(os.devnull, "rb") as stdin, out.open("wb") as stdout, err.open("wb") as stderr:
+        process = start(
             [part.replace("{port}", str(port)) for part in command],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             cwd=here,
-            env=environment(**variables),
+            env=environment(TMPDIR=str(folder), **variables),
             start_new_session=True,
         )
     try:

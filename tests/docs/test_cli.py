@@ -81,7 +81,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
         f"print('loaded:', [name for name in {heavy!r} if name in sys.modules])\n"
     )
     for args in (["--help"], ["--version"], *([command, "--help"] for command in COMMANDS)):
-        done = run(sys.executable, "-c", script, *args)
+        done = run(sys.executable, "-c", script, *args, fresh=True)
         assert done.stdout.decode().endswith("loaded: []\n"), (args, done.stdout, done.stderr)
 
 

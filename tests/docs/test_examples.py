@@ -111,7 +111,7 @@ def test_programs_and_recipes_have_types(tmp_path: Path) -> None:
     # `make types` has checked the package itself: its cache spares that here.
     options = ("--strict", "--cache-dir", str(ROOT / ".mypy_cache"), "--config-file", str(ROOT / "pyproject.toml"))
     assert len(files) > 14
-    done = run(sys.executable, "-m", "mypy", *options, *files, PYTHONPATH=str(ROOT), MYPYPATH=str(EXAMPLES))
+    done = run(sys.executable, "-m", "mypy", *options, *files, fresh=True, PYTHONPATH=str(ROOT), MYPYPATH=str(EXAMPLES))
     assert done.returncode == 0, done.stdout.decode()
 
 

@@ -27,6 +27,7 @@ from bridge.engine.config import load
 from bridge.server.connect import SERVERS
 from bridge.server.connect.probe import Found
 from tests.docs.helpers import COMMAND, ROOT, bridge, environment, run, serve
+from tests.forkserver import ForkedProcess
 from tests.server.harness import free_port
 from tests.unit.test_connect import CHAT, server
 
@@ -48,14 +49,17 @@ HELLO = {"model": "demo", "messages": [{"role": "user", "content": "Hello"}], "s
 @contextmanager
 def started(folder: Path, *args: str) -> Iterator[str]:
     """The command in a folder while it runs; gives its first line."""
-    with subprocess.Popen(
-        [COMMAND, *args], cwd=folder, env=environment(BROWSER="true"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
-        assert process.stdout is not None
+    out, stdout = os.pipe()
+    with open(out, "rb") as printed, open(os.devnull, "r+b") as null:
+        process = ForkedProcess(
+            [COMMAND, *args], cwd=folder, env=environment(BROWSER="true"), stdin=null, stdout=stdout, stderr=null
+        )
+        os.close(stdout)
         try:
-            yield process.stdout.readline().decode()
+            yield printed.readline().decode()
         finally:
             process.terminate()
+            process.wait(60)
 
 
 @pytest.mark.parametrize("command", [["serve"], ["demo"], ["demo", "--no-open"]])
@@ -112,7 +116,7 @@ def test_why_it_cannot_listen(error: OSError, said: str, capsys: pytest.CaptureF
 
 
 def test_python_m_bridge() -> None:
-    done = run(sys.executable, "-m", "bridge", "--version", cwd=ROOT)
+    done = run(sys.executable, "-m", "bridge", "--version", cwd=ROOT, fresh=True)
     assert done.stdout.startswith(b"dialect-bridge ")
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -354,9 +355,12 @@ def test_a_key_that_does_not_exist_would_be_seen() -> None:
     assert not _exists(["routes", "*", "bakend"])
 
 
+_schema = cache(json_schema)
+
+
 def _exists(steps: list[str]) -> bool:
     """Whether a path of keys is in the JSON Schema; `*` stands for a name or an index."""
-    schema = json_schema()
+    schema = _schema()
     places = [schema["$defs"]["Config"]]
     for step in steps:
         places = [below for place in places for below in _below(place, step, schema["$defs"])]

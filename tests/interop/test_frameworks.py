@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import forkserver
 from tests.docs.helpers import environment
 from tests.pairs.agents import Agent, Chat, Heard, Responses, Say, Step, Think, Use, Wire
 from tests.server.harness import fake_backend, serving
@@ -68,9 +69,14 @@ async def conversation(
 
 
 async def said_by(command: list[str], home: Path | None = None) -> Any:
-    """What it printed. Libraries that keep files do so in `home`."""
+    """What it printed. Libraries that keep files do so in `home`. Scripts of Python without it are forked."""
     piped = asyncio.subprocess.PIPE
     variables = {"LANGSMITH_TRACING": "false", **({"HOME": str(home)} if home else {})}
+    if home is None and command[1].endswith(".py"):
+        settings = {"cwd": Path.cwd(), "env": environment(**variables), "timeout": PATIENCE}
+        done = await asyncio.to_thread(forkserver.run, command, **settings)
+        assert done.returncode == 0, done.stderr.decode()
+        return json.loads(done.stdout)
     process = await asyncio.create_subprocess_exec(
         *command, stdout=piped, stderr=piped, env=environment(**variables), cwd=home
     )

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ import yaml
 from bridge.engine import store_watch
 from bridge.engine.bridge import Bridge
 from bridge.errors import ConfigError
+from tests.docs.helpers import bridge
 from tests.server.harness import free_port, serving
 from tests.stores.conftest import SECRET, Engine, Postgres, engine, postgres, postgres_schema  # noqa: F401
 
@@ -127,20 +125,17 @@ def test_mistakes_in_a_url_are_refused_with_host_database_and_reason(
     assert SECRET not in str(caught.value)
 
 
-def connected(folder: Path, config: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+def connected(folder: Path, config: dict[str, Any]) -> tuple[int, str, str]:
     path = folder / "bridge.yaml"
     path.write_text(yaml.safe_dump(config))
-    return subprocess.run(
-        [sys.executable, "-m", "bridge", "check", "--connect", str(path)],
-        capture_output=True, text=True, check=False, env={**os.environ, "NO_COLOR": "1"},
-    )  # fmt: skip
+    return bridge("check", "--connect", str(path), NO_COLOR="1")
 
 
 async def test_check_opens_the_stores(engine: Engine, tmp_path: Path) -> None:  # noqa: F811
-    done = await asyncio.to_thread(connected, tmp_path, keeping(engine.url, tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"store history, {engine.name}" in done.stdout
-    assert "is ready.\n" in done.stdout
+    code, out, err = await asyncio.to_thread(connected, tmp_path, keeping(engine.url, tmp_path))
+    assert (code, err) == (0, "")
+    assert f"store history, {engine.name}" in out
+    assert "is ready.\n" in out
     assert await engine.execute("SELECT count(*) FROM places") == 0
 
 
@@ -153,11 +148,11 @@ async def test_check_says_what_is_wrong_with_a_store(postgres_schema: Postgres, 
         for right in ("", f"GRANT USAGE ON SCHEMA {postgres_schema.schema} TO {role}"):
             if right:
                 await postgres_schema.execute(right)
-            done = await asyncio.to_thread(connected, tmp_path, keeping(url, tmp_path))
-            assert done.returncode == 1
+            code, out, err = await asyncio.to_thread(connected, tmp_path, keeping(url, tmp_path))
+            assert code == 1
             words = "the role lacks a right; to make the tables it needs CREATE" if right else "there is no schema"
-            assert "database postgres, cannot be written to: " + words in done.stderr
-            assert SECRET not in done.stderr + done.stdout
+            assert "database postgres, cannot be written to: " + words in err
+            assert SECRET not in err + out
     finally:
         for statement in (f"DROP OWNED BY {role}", f"DROP ROLE {role}"):
             await postgres_schema.execute(statement)
@@ -165,8 +160,8 @@ async def test_check_says_what_is_wrong_with_a_store(postgres_schema: Postgres, 
 
 def test_check_says_that_a_file_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("these are notes" * 100)
-    done = connected(tmp_path, keeping(f"sqlite:///{tmp_path}/notes.db", tmp_path))
-    assert done.returncode == 1
-    assert f"sqlite file {tmp_path}/notes.db, cannot be written to: the file is no SQLite database" in done.stderr
+    code, _, err = connected(tmp_path, keeping(f"sqlite:///{tmp_path}/notes.db", tmp_path))
+    assert code == 1
+    assert f"sqlite file {tmp_path}/notes.db, cannot be written to: the file is no SQLite database" in err
     with pytest.raises(sqlite3.DatabaseError), closing(sqlite3.connect(tmp_path / "notes.db")) as db:
         db.execute("SELECT * FROM sqlite_master")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import uuid
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from bridge.model.events import TERMINAL
 from bridge.run.durable import START, Cursor, RunKey, Runs, Subscription
 from bridge.stores import RunStore
 from bridge.translation.framing import sse
+from tests.forkserver import ForkedProcess
 
 ROOT = Path(__file__).parents[2]
 FRONT = "ag-ui"
@@ -86,27 +85,36 @@ def text_of(events: list[Event]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
+class Worker(ForkedProcess):
+    """Another process that takes runs of a store."""
+
+    def __init__(self, url: str, lease: float, concurrent: int) -> None:
+        command = (sys.executable, str(Path(__file__).with_name("process.py")), url, str(lease), str(concurrent))
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        (stdin, self._input), (output, stdout) = os.pipe(), os.pipe()
+        with open(stdin, "rb") as given, open(stdout, "wb") as printed:
+            super().__init__(command, cwd=ROOT, env=env, stdin=given, stdout=printed, stderr=2)
+        with open(output, "rb") as said:
+            assert said.readline() == b"ready\n"
+
+    def end_input(self) -> None:
+        """Stop in order."""
+        os.close(self._input)
+        self._input = -1
+
+    def remove(self) -> None:
+        """Kill it, if it still runs."""
+        self.kill()
+        self.wait()
+        if self._input >= 0:
+            self.end_input()
+
+
 @asynccontextmanager
-async def process(url: str, lease: float, concurrent: int = 1000) -> AsyncIterator[Process]:
+async def process(url: str, lease: float, concurrent: int = 1000) -> AsyncIterator[Worker]:
     """Another process on the same store, ready to take runs; it is killed at the end of the block."""
-    script = Path(__file__).with_name("process.py")
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(script),
-        url,
-        str(lease),
-        str(concurrent),
-        stdin=PIPE,
-        stdout=PIPE,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    worker = await asyncio.to_thread(Worker, url, lease, concurrent)
     try:
-        assert child.stdout is not None
-        assert await child.stdout.readline() == b"ready\n"
-        yield child
+        yield worker
     finally:
-        if child.returncode is None:
-            child.send_signal(signal.SIGKILL)
-        await child.wait()
-        child._transport.close()  # type: ignore[attr-defined]
+        await asyncio.to_thread(worker.remove)

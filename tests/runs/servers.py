@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from asyncio.subprocess import DEVNULL, PIPE, Process
+import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import aiohttp
 
 from tests.dialects.agent_runs.helpers import BASE, Client, frames
 from tests.docs.helpers import COMMAND, environment
+from tests.forkserver import ForkedProcess
 from tests.server.harness import free_port
 
 HEADERS = {"authorization": "Bearer alice-token"}
@@ -28,7 +29,8 @@ class Server:
         self._file = folder / f"{name}.yaml"
         self._log = folder / f"{name}.log"
         self._file.write_text(json.dumps({**config, "server": {**config["server"], "page": False}}))
-        self._process: Process | None = None
+        self._process: ForkedProcess | None = None
+        self._printed = -1
 
     @property
     def pid(self) -> int:
@@ -39,33 +41,30 @@ class Server:
         """Returns when it listens."""
         for _ in range(10):
             port = free_port()
-            self._process = await self._serve(port)
-            assert self._process.stdout is not None
-            if b"is serving on" in await self._process.stdout.readline():
+            if b"is serving on" in await asyncio.to_thread(self._serve, port):
                 self.url = f"http://127.0.0.1:{port}"
                 return
             await self.kill()  # another test process took the port in between
         raise AssertionError(self._log.read_text())
 
-    async def _serve(self, port: int) -> Process:
-        with self._log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *(COMMAND, "serve", str(self._file), "--port", str(port)),
-                stdin=DEVNULL,
-                stdout=PIPE,
-                stderr=log,
-                cwd=self._file.parent,
-                env=environment(),
-            )
+    def _serve(self, port: int) -> bytes:
+        """Return what it prints first."""
+        command = (COMMAND, "serve", str(self._file), "--port", str(port))
+        out, stdout = os.pipe()
+        self._printed = out
+        with open(os.devnull, "rb") as stdin, open(stdout, "wb") as printed, self._log.open("ab") as log:
+            streams = {"stdin": stdin, "stdout": printed, "stderr": log}
+            self._process = ForkedProcess(command, cwd=self._file.parent, env=environment(), **streams)
+        with open(out, "rb", closefd=False) as said:
+            return said.readline()
 
     async def kill(self) -> None:
         """SIGKILL: it has no last word."""
         process, self._process = self._process, None
         if process is not None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            process._transport.close()  # type: ignore[attr-defined]
+            process.kill()
+            await asyncio.to_thread(process.wait)
+            os.close(self._printed)
 
 
 @asynccontextmanager

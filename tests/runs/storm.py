@@ -15,7 +15,6 @@ import os
 import signal
 import sys
 import tempfile
-from asyncio.subprocess import Process
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +25,7 @@ from bridge.run.durable import RunKey, Runs
 from bridge.stores import open_runs
 from tests.runs.agents import spoken
 from tests.runs.breakable import Database, database
-from tests.runs.helpers import begin, bridge_of, events_of, process, runs_of
+from tests.runs.helpers import Worker, begin, bridge_of, events_of, process, runs_of
 
 LEASE = 2.0
 FAULTS = {
@@ -133,7 +132,7 @@ async def storm(
         stack.push_async_callback(runs.close)
         await runs._store.open()
 
-        async def worker() -> Process:
+        async def worker() -> Worker:
             return await stack.enter_async_context(process(where.url, lease, concurrent=streams))
 
         workers = [await worker() for _ in range(processes)]
@@ -171,7 +170,7 @@ async def storm(
     return seen
 
 
-async def _break(fault: str, where: Database, worker: Process, seconds: float) -> None:
+async def _break(fault: str, where: Database, worker: Worker, seconds: float) -> None:
     match fault:
         case "none":
             pass

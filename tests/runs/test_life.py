@@ -357,7 +357,7 @@ async def test_a_process_that_is_killed(bridge: Bridge, run_engine: RunEngine, m
         await reader.open()
         subscription = subscribe(reader, key)
         other.send_signal(signal.SIGKILL)
-        await other.wait()
+        await asyncio.to_thread(other.wait)
         async with asyncio.timeout(30):
             async for _, _ in subscription:
                 pass
@@ -398,10 +398,8 @@ async def test_a_process_that_stood_still(bridge: Bridge, run_engine: RunEngine,
         before = await events_of(reader, key)
         other.send_signal(signal.SIGCONT)
         await reader.cancel(key)
-        assert other.stdin is not None
-        other.stdin.close()
-        async with asyncio.timeout(30):
-            assert await other.wait() == 0
+        other.end_input()
+        assert await asyncio.to_thread(other.wait, 30) == 0
         assert await events_of(reader, key) == before
 
 

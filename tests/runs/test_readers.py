@@ -310,7 +310,7 @@ async def test_a_hundred_runs_with_cuts_and_a_killed_worker(
         ]
         await begun[0].wait()
         other.send_signal(signal.SIGKILL)
-        await other.wait()
+        await asyncio.to_thread(other.wait)
         await ours.open()
         async with asyncio.timeout(90):
             read = await asyncio.gather(*reading)

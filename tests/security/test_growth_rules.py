@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,7 @@ def _is(inner: ast.expr, name: str) -> bool:
     return _GET.sub(r"\1[\2]", text) == name
 
 
+@cache
 def found() -> dict[str, str]:
     """Every copy in the code, by file and target, with its place."""
     out: dict[str, str] = {}

@@ -81,7 +81,7 @@ def test_check_refuses_what_serve_refuses_in_the_same_words(tmp_path: Path) -> N
     )
     for name, (_, _, needs) in CASES.items():
         written(tmp_path, needs, f"{name}.yaml")
-    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    done = run(sys.executable, "-c", code, cwd=tmp_path, fresh=True)
     assert done.stdout == b""
     said = [
         re.sub(r"^([\w-]+\.yaml):[1-9][0-9]*: (?=[a-z])", r"\1: ", line) for line in done.stderr.decode().splitlines()
@@ -104,7 +104,7 @@ def test_check_says_nothing_of_what_is_installed(tmp_path: Path) -> None:
         "    print(code, path, sorted({'socket.connect', 'socket.getaddrinfo'} & set(seen)))\n"
     )
     paths = {written(tmp_path, needs, f"{name}.yaml") for name, (_, _, needs) in CASES.items()}
-    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    done = run(sys.executable, "-c", code, cwd=tmp_path, fresh=True)
     assert done.stderr == b""
     lines = done.stdout.decode().splitlines()
     assert [line for line in lines if line.startswith("0 ")] == [f"0 {name}.yaml []" for name in CASES]
@@ -122,7 +122,7 @@ def test_check_loads_nothing_that_is_not_named(tmp_path: Path) -> None:
     )
     routes = [{**CHAT, "dialect": "ag-ui", "durable": True}, {**CHAT, "dialect": "agent-runs", "path": "/tasks"}]
     written(tmp_path, {"routes": routes})
-    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    done = run(sys.executable, "-c", code, cwd=tmp_path, fresh=True)
     assert done.stdout.decode().splitlines()[-1] == "[]", done.stderr
 
 
@@ -130,7 +130,7 @@ def test_what_is_named_and_not_used_is_not_needed(tmp_path: Path) -> None:
     """No route keeps runs: nobody opens the store, and `serve` does not ask for its package either."""
     code = "import sys; sys.modules['asyncpg'] = None\nfrom bridge.cli import main\nprint(main(['check', 'mine.yaml']))"
     written(tmp_path, {"stores": SHARED})
-    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    done = run(sys.executable, "-c", code, cwd=tmp_path, fresh=True)
     assert (done.stdout.splitlines()[-1], done.stderr) == (b"0", b"")
 
 

@@ -389,7 +389,7 @@ def test_a_folder_that_is_removed_while_processes_count(tmp_path: Path) -> None:
         "m.request('/s', 'f', 'b', 200, 'stop', 0.1);"
         "sys.stdout.write(m.text().decode())"
     )
-    done = run(sys.executable, "-c", code, **{SHARED: str(folder)})
+    done = run(sys.executable, "-c", code, fresh=True, **{SHARED: str(folder)})
     assert done.returncode == 0, done.stderr
     assert 'route="/s"' in done.stdout.decode()
 
@@ -401,7 +401,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
         "import sys; from bridge.engine.telemetry.metrics import metrics; m = metrics();"
         "m.request('/r', 'f', 'b', 200, 'stop', 0.1); sys.stdout.write(m.text().decode())"
     )
-    done = run(sys.executable, "-c", code, **{SHARED: str(tmp_path / "file" / "metrics")})
+    done = run(sys.executable, "-c", code, fresh=True, **{SHARED: str(tmp_path / "file" / "metrics")})
     assert done.returncode == 0, done.stderr
     metrics = parsed(done.stdout.decode())
     assert of(metrics, "bridge_requests_total", route="/r") == 1
@@ -441,7 +441,7 @@ def test_the_state_of_a_process_that_died_counts_no_more_and_what_it_counted_doe
         "import sys; from bridge.engine.telemetry.metrics import metrics; sys.stdout.write(metrics().text().decode())"
     )
     shared = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-    assert run(sys.executable, "-c", count, **shared).returncode == 0
-    metrics = parsed(run(sys.executable, "-c", told, **shared).stdout.decode())
+    assert run(sys.executable, "-c", count, fresh=True, **shared).returncode == 0
+    metrics = parsed(run(sys.executable, "-c", told, fresh=True, **shared).stdout.decode())
     assert of(metrics, "bridge_requests_total", route="/r") == 1
     assert of(metrics, "bridge_streams_open", route="/r") == 0

@@ -266,7 +266,7 @@ def test_nothing_of_it_is_loaded_where_it_is_not_configured() -> None:
         "make_app(Bridge.from_config('config.yaml'));"
         "sys.exit(any(name.split('.')[0] == 'opentelemetry' for name in sys.modules))"
     )
-    done = run(sys.executable, "-c", told)
+    done = run(sys.executable, "-c", told, fresh=True)
     assert done.returncode == 0, done.stderr.decode()
 
 

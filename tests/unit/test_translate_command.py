@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+
+from tests.docs.helpers import COMMAND, run
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
 REJECTED = b'{"object":"response","status":"rejected","error":{"code":"X","message":"not this"}}'
 LINES = b'{"object":"response","status":"created"}\n{"object":"response","status":"failed"}\n'
 DONE = b'{"object":"response","status":"completed","output":[]}'
 
 
 def translate(data: bytes, *options: str) -> tuple[int, bytes, bytes]:
-    command = [sys.executable, "-m", "bridge.cli", "translate", "--from", "agentscope", "--to", "ag-kit", *options]
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        command, input=data, capture_output=True, env={**os.environ, "PYTHONPATH": path}, timeout=100, check=False
-    )
+    done = run(COMMAND, "translate", "--from", "agentscope", "--to", "ag-kit", *options, input=data)
     return done.returncode, done.stdout, done.stderr
 
 

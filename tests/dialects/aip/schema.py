@@ -14,40 +14,34 @@ FOLDER = Path(__file__).parent
 
 
 @cache
-def _compiled() -> Path:
+def _compiled() -> dict[str, ModuleType]:
+    """The modules by their names."""
     from grpc_tools import protoc
 
-    out = tempfile.mkdtemp(prefix="aip-schema-")
-    arguments = [
-        "protoc",
-        f"-I{FOLDER}",
-        f"--python_out={out}",
-        f"--grpc_python_out={out}",
-        "aip.proto",
-        "aip_toolbox.proto",
-    ]
-    if protoc.main(arguments) != 0:
-        raise RuntimeError("protoc could not compile the schema")
-    sys.path.append(out)
-    return Path(out)
+    with tempfile.TemporaryDirectory(prefix="aip-schema-") as out:
+        outputs = (f"--python_out={out}", f"--grpc_python_out={out}")
+        if protoc.main(["protoc", f"-I{FOLDER}", *outputs, "aip.proto", "aip_toolbox.proto"]) != 0:
+            raise RuntimeError("protoc could not compile the schema")
+        sys.path.append(out)
+        try:
+            return {name: importlib.import_module(name) for name in ("aip_pb2", "aip_toolbox_pb2", "aip_pb2_grpc")}
+        finally:
+            sys.path.remove(out)
 
 
 def tool() -> ModuleType:
     """The messages of the tool generation."""
-    _compiled()
-    return importlib.import_module("aip_pb2")
+    return _compiled()["aip_pb2"]
 
 
 def toolbox() -> ModuleType:
     """Those that differ in the toolbox generation."""
-    _compiled()
-    return importlib.import_module("aip_toolbox_pb2")
+    return _compiled()["aip_toolbox_pb2"]
 
 
 def services() -> ModuleType:
     """Stubs and servicers of the tool generation."""
-    _compiled()
-    return importlib.import_module("aip_pb2_grpc")
+    return _compiled()["aip_pb2_grpc"]
 
 
 def message(name: str, /, *, box: bool = False, **fields: Any) -> Any:
