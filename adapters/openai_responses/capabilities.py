@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.contract.capabilities import RunsTools
-from bridge.contract.demands import Demands, SchemaDemands
+from bridge.contract.demands import Demands, SchemaDemands, SystemPlace
 from bridge.dialects.openai_responses.wire import NAME
 from bridge.model import HistoryMode
 
@@ -14,7 +15,7 @@ _AS_MARKDOWN = "Markdown in the text; option media: drop"
 _NO_FIELD = "the protocol has no field for it"
 _NO_EVENT = "the protocol has no event for it"
 
-_DEMANDS = Demands(
+DEMANDS = Demands(
     own=NAME,
     longest_call_id=64,
     results_follow_calls=True,
@@ -29,6 +30,9 @@ _DEMANDS = Demands(
 """Of OpenAI's API: "No tool output found for function call", "Duplicate function_call_output", "object schema missing
 properties", "Expected a value >= 16".
 """
+
+HOISTED = replace(DEMANDS, system=SystemPlace.ONE)
+"""With option `system_inside: hoist`."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -73,7 +77,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO_INLINE: "no content part for it; option unsupported_media: text",
         },
     ),
-    demands=_DEMANDS,
+    demands=DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,
