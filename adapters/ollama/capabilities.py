@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, Capabilities, Feature, entries
-from bridge.contract.demands import Demands, SchemaDemands, SystemPlace
+from bridge.contract.demands import Demands, SchemaDemands
 from bridge.dialects.ollama.wire import NAME
 from bridge.model import HistoryMode
 
@@ -23,9 +22,6 @@ DEMANDS = Demands(
     own_tool_schemas=SchemaDemands(inlined=True),
 )
 """Models' templates take calls and results by their place, and the server drops `$ref` from the schemas of tools."""
-
-HOISTED = replace(DEMANDS, system=SystemPlace.ONE)
-"""With option `system_inside: hoist`."""
 
 CAPABILITIES = Capabilities(
     answers=entries(

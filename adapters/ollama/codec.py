@@ -19,11 +19,10 @@ from bridge.contract import (
     json_request,
     json_response,
 )
-from bridge.contract.demands import Demands
 from bridge.contract.optional.answering import AnsweringDialect, RouteFacts
 from bridge.contract.optional.embeddings import Embeddings, EmbeddingsDialect, EmbeddingsRequest
 from bridge.dialects.ollama import embeddings, errors, models, read_request, write_request
-from bridge.dialects.ollama.capabilities import CAPABILITIES, DEMANDS, HOISTED, card
+from bridge.dialects.ollama.capabilities import CAPABILITIES, card
 from bridge.dialects.ollama.options import BackOptions, FrontOptions
 from bridge.dialects.ollama.read_answer import OllamaDecoder
 from bridge.dialects.ollama.wire import NAME, NOTES, ends_at_once, is_same_model
@@ -120,10 +119,6 @@ class Ollama(AnsweringDialect, EmbeddingsDialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return write_request.encode_request(wanted, context)
-
-    def demands(self, options: Options) -> Demands:
-        hoists = isinstance(options, BackOptions) and options.system_inside == "hoist"
-        return HOISTED if hoists else DEMANDS
 
     def decoder(self, context: Context) -> Decoder:
         return OllamaDecoder(context)

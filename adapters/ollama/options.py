@@ -60,11 +60,6 @@ class FrontOptions(Options):
 class BackOptions(Options):
     """Options of an Ollama backend."""
 
-    system_inside: Literal["keep", "hoist"] = Field(
-        "keep",
-        description="System messages: kept in place, or joined to one before all other messages."
-        " For: models whose chat template takes one system message at the start (Qwen).",
-    )
     truncate: bool = Field(
         False,
         description="A conversation longer than the context: true = the server cuts its beginning off silently, "

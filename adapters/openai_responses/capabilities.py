@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from bridge.contract import ANSWER_FEATURES, REQUEST_FEATURES, CallSignatures, Capabilities, Feature, entries
 from bridge.contract.capabilities import RunsTools
-from bridge.contract.demands import Demands, SchemaDemands, SystemPlace
+from bridge.contract.demands import Demands, SchemaDemands
 from bridge.dialects.openai_responses.wire import NAME
 from bridge.model import HistoryMode
 
@@ -15,7 +14,7 @@ _AS_MARKDOWN = "Markdown in the text; option media: drop"
 _NO_FIELD = "the protocol has no field for it"
 _NO_EVENT = "the protocol has no event for it"
 
-DEMANDS = Demands(
+_DEMANDS = Demands(
     own=NAME,
     longest_call_id=64,
     results_follow_calls=True,
@@ -30,9 +29,6 @@ DEMANDS = Demands(
 """Of OpenAI's API: "No tool output found for function call", "Duplicate function_call_output", "object schema missing
 properties", "Expected a value >= 16".
 """
-
-HOISTED = replace(DEMANDS, system=SystemPlace.ONE)
-"""With option `system_inside: hoist`."""
 
 CAPABILITIES = Capabilities(
     answers=entries(
@@ -77,7 +73,7 @@ CAPABILITIES = Capabilities(
             Feature.VIDEO_INLINE: "no content part for it; option unsupported_media: text",
         },
     ),
-    demands=DEMANDS,
+    demands=_DEMANDS,
     history=HistoryMode.FULL,
     keeps_history=False,
     eager_start=False,

@@ -19,7 +19,6 @@ from bridge.contract import (
     WireRequest,
     WireResponse,
 )
-from bridge.contract.demands import Demands
 from bridge.dialects.openai.api import EXTRAS, MODELS, OpenAIDialect
 from bridge.dialects.openai_responses import (
     background,
@@ -31,7 +30,7 @@ from bridge.dialects.openai_responses import (
     whole_answer,
     write_request,
 )
-from bridge.dialects.openai_responses.capabilities import CAPABILITIES, DEMANDS, HOISTED, card
+from bridge.dialects.openai_responses.capabilities import CAPABILITIES, card
 from bridge.dialects.openai_responses.options import BackOptions, FrontOptions
 from bridge.dialects.openai_responses.read_answer import ResponsesDecoder
 from bridge.dialects.openai_responses.wire import NAME
@@ -124,10 +123,6 @@ class OpenAIResponses(CountingDialect, SocketDialect, OpenAIDialect):
 
     def encode_request(self, wanted: Request, context: Context) -> WireRequest:
         return write_request.encode_request(wanted, context)
-
-    def demands(self, options: Options) -> Demands:
-        hoists = isinstance(options, BackOptions) and options.system_inside == "hoist"
-        return HOISTED if hoists else DEMANDS
 
     def decoder(self, context: Context) -> Decoder:
         return ResponsesDecoder(context)

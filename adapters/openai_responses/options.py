@@ -63,11 +63,6 @@ class BackOptions(Options):
         description="Place of the first system message of other dialects: instructions, or the input."
         " For: servers that ignore the field, or forget it in the next response.",
     )
-    system_inside: Literal["keep", "hoist"] = Field(
-        "keep",
-        description="System messages: kept in place, or joined to one before all other messages."
-        " For: models whose chat template takes one system message at the start (Qwen).",
-    )
     prompt_cache: Literal["drop", "breakpoints", "key"] | None = Field(
         None,
         description="Prompt cache markers of clients of other dialects: omitted, or sent as "

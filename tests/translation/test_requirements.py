@@ -263,19 +263,6 @@ def test_one_system_message_at_the_start_for_templates_that_take_no_other(front:
     assert sorted(m["content"] for m in kept["messages"]) == ["A", "B", "q"]
 
 
-@pytest.mark.parametrize("front", INSIDE)
-@pytest.mark.parametrize(("back", "field"), [("ollama", "messages"), ("openai-responses", "input")])
-def test_servers_with_the_same_templates_get_one_system_message_too(front: str, back: str, field: str) -> None:
-    """ollama/ollama#17774: the templates are those of models, whatever API is in front of them."""
-    body, lost = sent(front, back, INSIDE[front], system_inside="hoist")
-    items = body[field]
-    told = [i for i in items if i["role"] in ("system", "developer")]
-    texts = [str(body.get("instructions") or ""), json.dumps(told)]
-    assert sum("A" in text and "B" in text for text in texts) == 1
-    assert items[len(told) :] == [i for i in items if i["role"] == "user"]
-    assert "system" in lost
-
-
 @pytest.mark.parametrize(("back", "option"), [("anthropic-messages", "system"), ("gemini", "user")])
 def test_system_messages_inside_stay_where_an_option_says_so(back: str, option: str) -> None:
     moved, kept = (sent("openai-chat", back, INSIDE["openai-chat"], **o)[0] for o in ({}, {"system_inside": option}))
