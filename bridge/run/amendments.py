@@ -22,6 +22,7 @@ from bridge.errors import ErrorCode, Failure
 from bridge.model import Request
 from bridge.model.jsontext import dict_of, dicts_of, dumps, read_json
 from bridge.run.continuation import GO_ON
+from bridge.run.plain_tools import NO_FUNCTION, plain_tools
 from bridge.run.templates import (
     NO_SYSTEM,
     NOT_FIRST,
@@ -435,6 +436,13 @@ AMENDMENTS: tuple[Amendment, ...] = (
         _plain_schemas,
         Feature.TOOLS,
         "OpenAI, \"schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf' at the top level\"",
+    ),
+    Amendment(
+        "all tools are sent as functions, or left out",
+        _says(NO_FUNCTION),
+        plain_tools,
+        Feature.TOOLS,
+        "ggml-org/llama.cpp#20156, openai/codex#10635: llama.cpp, \"'type' of tool must be 'function'\"",
     ),
     Amendment(
         "tools are not strict",

@@ -638,6 +638,81 @@ def test_a_strict_schema_of_the_answer() -> None:
         assert (written.count(b"false"), written.count(b"true"), lost.names) == (1, 1, ["response_format"])
 
 
+async def test_a_server_that_knows_functions_alone() -> None:
+    """ggml-org/llama.cpp#20156: Codex declares tools of other types, and refuses calls of another type than those."""
+    patch = {
+        "type": "custom",
+        "name": "patch",
+        "description": "Edits.",
+        "format": {"type": "grammar", "definition": "g"},
+    }
+    spawn = {"type": "function", "name": "spawn", "parameters": {"type": "object"}}
+    held = {"type": "custom", "name": "exec"}
+    body = {
+        "model": "m",
+        "stream": True,
+        "tools": [patch, {"type": "namespace", "name": "a", "tools": [spawn]}, {"type": "web_search"}],
+        "tool_choice": {"type": "custom", "name": "patch"},
+        "input": [
+            {"type": "additional_tools", "role": "developer", "tools": [held]},
+            {"role": "user", "content": "q"},
+            {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "patch", "input": "***"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+            {"type": "function_call", "call_id": "c2", "namespace": "a", "name": "spawn", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c2", "output": "done"},
+        ],
+    }
+
+    async with fake_backend("openai-responses") as backend:
+        calls = [
+            {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": name, "arguments": '{"input":"x"}'}
+            for name in ("patch", "a__spawn", "exec")
+        ]
+        whole = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": calls}
+
+        async def script(exchange: Any) -> None:
+            if all(tool["type"] == "function" for tool in exchange.seen.json["tools"]):
+                await exchange.answer(200, json.dumps(whole).encode())
+            else:
+                await exchange.answer(400, json.dumps(error("'type' of tool must be 'function'")).encode())
+
+        backend.plays(script)
+        config = {
+            "backends": {"it": {"dialect": "openai-responses", "url": backend.url, "model": "m"}},
+            "routes": [{"dialect": "openai-responses", "path": "/v1", "backend": "it"}],
+        }
+        async with serving(config) as base:
+            for count in (2, 3):
+                reply = await post(f"{base}/v1/responses", {**body, "stream": False})
+                assert (reply.status, len(backend.seen)) == (200, count)
+            got = sent(backend)
+            assert [tool["name"] for tool in got["tools"]] == ["patch", "a__spawn", "exec"]
+            assert got["tools"][0]["description"] == "Edits.\n\nThe input has this grammar:\ng"
+            assert got["tool_choice"] == {"type": "function", "name": "patch"}
+            assert [(item.get("type"), item.get("name")) for item in got["input"]] == [
+                ("message", None), ("function_call", "patch"), ("function_call_output", None),
+                ("function_call", "a__spawn"), ("function_call_output", None),
+            ]  # fmt: skip
+            assert got["input"][1]["arguments"] == '{"input":"***"}'
+            told = [(item["type"], item["name"], item.get("namespace")) for item in reply.json["output"]]
+            assert told == [
+                ("custom_tool_call", "patch", None),
+                ("function_call", "spawn", "a"),
+                ("custom_tool_call", "exec", None),
+            ]
+            assert "tools" in reply.headers["x-bridge-lost"]
+
+
+def test_without_tools_of_other_types_nothing_is_changed() -> None:
+    said = refused("'type' of tool must be 'function'")
+    body = json.dumps({"tools": [{"type": "function", "name": "f"}], "input": "q"}).encode()
+    assert amended_body(body, rows_for(said), Losses()) == (body, [])
+    alone = json.dumps(
+        {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}, "input": "q"}
+    ).encode()
+    assert amended_body(alone, rows_for(said), Losses())[0] == b'{"input":"q"}'
+
+
 def test_ids_of_calls_for_mistral() -> None:
     said = refused("Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.")
     ids = ["call_1", "abcDEF123", "toolu_2"]
