@@ -91,7 +91,11 @@ def arguments_of(text: str) -> str:
 
 
 def input_of(arguments: str) -> str:
-    """The free text in a call's arguments; of a model that keeps to no schema, all it wrote."""
+    """The free text in a call's arguments: of a model that names it otherwise, the only member; of one that keeps to no
+    schema, all it wrote (antirez/ds4#745: `{"patch": "*** Begin Patch ..."}`).
+    """
     value = read_json(arguments.encode())
-    text = value.get(INPUT) if isinstance(value, dict) else None
+    if not isinstance(value, dict):
+        return arguments
+    text = value.get(INPUT, next(iter(value.values())) if len(value) == 1 else None)
     return text if isinstance(text, str) else arguments

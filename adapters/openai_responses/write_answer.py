@@ -233,15 +233,18 @@ class ResponsesEncoder(Encoder):
 
     def _call_started(self, event: ev.PartStarted) -> None:
         notes = own(event.extras)
-        known = {} if notes else self._declared.get(event.name or "", {})
+        known = self._declared.get(event.name or "", {})
+        if notes and not (known.get("free") or known.get("named")):  # servers that know functions alone make such calls
+            known = {}
         if kind := known.get("client"):
             self._free, self._client = [], (kind, event)
             return
-        head, more = (event.call_id or "", event.name or ""), known.get("named") or notes.get("item", {})
+        head = (event.call_id or "", event.name or "")
         if known.get("free"):
             self._free = []
-            self._open(free_call_item(self._new_id("ctc"), *head, more))
+            self._open(free_call_item(self._new_id("ctc"), *head, known.get("named") or {}))
             return
+        more = known.get("named") or notes.get("item", {})
         value = call_item(self._new_id("fc", notes.get("id")), *head, more)
         self._writing = Writing.of(self._open(value), ARGUMENTS)
 

@@ -90,7 +90,18 @@ _YES = frozenset({
     "true", "yes", "y", "ok", "okay", "approve", "approved", "confirm", "confirmed",
     "是", "是的", "好", "好的", "可以", "同意", "确认", "批准",
 })
+_NO = frozenset({
+    "false", "no", "n", "cancel", "canceled", "cancelled", "decline", "declined", "deny", "denied", "ignore", "refuse",
+    "refused", "reject", "rejected", "否", "不", "拒绝", "取消",
+})
+DECISIONS = frozenset({
+    "accept", "accepted", "agree", "agreed", "allow", "allowed", "approve", "approved", "confirm", "confirmed",
+})
+"""The members by which the buttons of frameworks say yes or no: of AG-UI, the AI SDK, CopilotKit, google-adk and
+others."""
 # fmt: on
+_VERDICTS = ("action", "answer", "decision", "outcome", "response", "status", "type")
+"""Members that have a verdict as a word, in the answers of MCP, LangChain and OpenAI's agents."""
 
 
 @dataclass(slots=True)
@@ -111,15 +122,26 @@ class Resume:
     def agrees(self) -> bool:
         """True for an approval, for backends that ask for nothing else.
 
-        No payload is an approval; `{"approve": ...}` and `{"approved": ...}` are explicit. Of texts only a plain yes is
-        one, as an agent must not act on a misunderstanding.
+        No payload is an approval, and so is an object that says no no; its members `DECISIONS` are explicit. Of texts
+        only a plain yes is one, as an agent must not act on a misunderstanding.
         """
-        if self.decision != "resolved":
-            return False
-        payload = self.payload
-        if isinstance(payload, dict):
-            return all(_is_yes(payload.get(key, True)) for key in ("approve", "approved"))
-        return payload is None or _is_yes(payload)
+        return self.decision == "resolved" and (self.payload is None or _agrees(self.payload))
+
+
+def _agrees(payload: Any) -> bool:
+    if not isinstance(payload, dict):
+        return _is_yes(payload)
+    if explicit := [value for name, value in payload.items() if name in DECISIONS]:
+        return all(map(_is_yes, explicit))
+    if isinstance(listed := payload.get("decisions"), list):
+        return bool(listed) and all(_says_no(each) is False for each in listed if isinstance(each, dict))
+    return not _says_no(payload)
+
+
+def _says_no(payload: dict[str, Any]) -> bool:
+    """Return whether one of the members for verdicts, or the only member, is a no."""
+    told = payload.values() if len(payload) == 1 else [payload[name] for name in _VERDICTS if name in payload]
+    return any(each is False or (isinstance(each, str) and each.strip().lower() in _NO) for each in told)
 
 
 def _is_yes(said: Any) -> bool:

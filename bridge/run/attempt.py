@@ -138,7 +138,7 @@ class BackendAttempt:
             await self.again()
             return True
         for row in rows_for(failure, self.info.amendments):
-            call = self._call_with(row)
+            call = await self._call_with(row)
             if call is not None:
                 self._amended += 1
                 self._unproved.append((row, failure))
@@ -151,16 +151,18 @@ class BackendAttempt:
     def answered(self) -> None:
         """Note that the backend took the request: what it was amended by is what its model needs."""
         for row, failure in self._unproved:
-            self.backend.remembered.add(self.backend.model_for(self._asked_for), row, failure)
+            if row.lasts:
+                self.backend.remembered.add(self.backend.model_for(self._asked_for), row, failure)
         self._unproved.clear()
 
-    def _call_with(self, row: Amendment) -> Call | None:
+    async def _call_with(self, row: Amendment) -> Call | None:
         """Return the next call with one more amendment; None if that changes nothing of the request."""
         known, self.info.amended = self.info.amendments, []
         self.info.amendments = (*known, row)
         call = self._next_call()
         if row in self.info.amended:
             return call
+        await call.close()
         self.info.amendments = known
         return None
 

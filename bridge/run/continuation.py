@@ -36,7 +36,7 @@ _WORDS: frozenset[type] = frozenset(
     }
 )
 _ID = "begun"
-_CONTINUE = (
+GO_ON = (
     "Your answer above was cut off. Go on exactly where it stops, in the middle of the word if need be, "
     "without repeating any of it and without a remark on the interruption."
 )
@@ -300,5 +300,5 @@ class ContinuedText:
 
 def continued_request(request: Request, text: str) -> Request:
     """Return the request to a model to continue after `text`, the text of its answer so far."""
-    more = [Message("assistant", [Text(text)]), Message("user", [Text(_CONTINUE)])]
+    more = [Message("assistant", [Text(text)]), Message("user", [Text(GO_ON)])]
     return replace(request, messages=[*request.messages, *more])

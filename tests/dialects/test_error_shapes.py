@@ -143,6 +143,26 @@ def test_what_the_numbers_of_minimax_mean(dialect: str, number: int, code: Error
     assert (WORDS in failure.message) is (code is not ErrorCode.BACKEND_AUTH)
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"code": "1302"}, ErrorCode.RATE_LIMITED),
+        ({"code": "1305"}, ErrorCode.RATE_LIMITED),
+        ({"code": "rate_limit_exceeded"}, ErrorCode.RATE_LIMITED),
+        ({"type": "rate_limit_reached_error"}, ErrorCode.RATE_LIMITED),
+        ({"type": "service_unavailable_error", "code": "server_is_overloaded"}, ErrorCode.OVERLOADED),
+        ({"type": "engine_overloaded_error"}, ErrorCode.OVERLOADED),
+        ({"code": "UNAVAILABLE"}, ErrorCode.OVERLOADED),
+    ],
+)
+@pytest.mark.parametrize("dialect", [name for name in STREAMS if name != "acp"])
+def test_words_for_a_busy_server_are_known_in_every_stream(dialect: str, error: Any, code: ErrorCode) -> None:
+    """router-for-me/CLIProxyAPI#2712: servers say so in streams with status 200, too."""
+    failure = streamed(dialect, {"error": {"message": WORDS, **error}}).failure
+    assert failure is not None
+    assert failure.code is code
+
+
 # ------------------------------------------------------------------ a full context
 
 FULL = [
@@ -158,6 +178,15 @@ FULL = [
     "Range of input length should be [1, 30720]",
     "Input is too long for requested model.",
     "Please reduce the length of the messages or completion.",
+    "You passed 9 input tokens and requested 0 output tokens. However, the model's context length is only 8 tokens.",
+    "The decoder prompt (length 21535) is longer than the maximum model length of 16384.",
+    "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+    "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).",
+    "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 9>= n_ctx: 8).",
+    "Total tokens of image and text exceed max message tokens",
+    "Input exceeds the max input token limit",
+    "total tokens exceeds the model's max of 4096",
+    "context_overflow: 40000 > 32000",
 ]
 OTHER = [
     "This request exceeds the limit of 30000 tokens per minute",
@@ -165,6 +194,8 @@ OTHER = [
     "max_tokens is too large: 200000. This model supports at most 128000 completion tokens",
     "Rate limit reached: tokens per minute (TPM), maximum context length aside",
     "You exceeded your current quota",
+    "max_tokens exceeds the model's maximum of 8192",
+    "tools[0].function.name exceeds the maximum allowed length (64)",
 ]
 
 

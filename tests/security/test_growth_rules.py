@@ -58,6 +58,7 @@ ALLOWED = {
     "run/backends/http1.py self._beside_body": "a number",
     "agentscope_service/calling.py self._inputs.pop(0)": "two inputs at most",
     "run/retries.py self._others.pop(0)": "the backends of a group",
+    "run/templates.py first['parts'].insert(0)": "once, for a request",
     "run/backends/http1.py idle.pop(0)": "the idle connections of one backend",
     "ai_sdk_ui/write_request.py parts.insert(0)": "once, for a request",
     "ai_sdk_ui/write_request.py self._out.insert(0)": "once, for a request",

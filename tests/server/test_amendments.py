@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from bridge.contract import Losses
 from bridge.errors import ErrorCode, Failure
 from bridge.run.amendments import AMENDMENTS, Amendment, Remembered, amended_body, rows_for
+from bridge.toolkit.errors import is_full_context
 from tests.server.harness import FakeBackend, Reply, fake_backend, post, serving
 from tests.translation.test_requirements import asked
 
@@ -154,6 +155,74 @@ async def test_one_amendment_after_another() -> None:
         assert len(backend.seen) == 4
 
 
+@pytest.mark.parametrize("front", FRONTS)
+async def test_a_limit_that_is_too_large_is_lowered_to_what_the_model_takes(front: str) -> None:
+    """router-for-me/CLIProxyAPI#2758, Gitlawb/openclaude#331: Claude Code asks for 32,000 tokens and more."""
+
+    def refuses(body: dict[str, Any]) -> Any:
+        text = f"max_tokens is too large: {body['max_tokens']}. This model supports at most 16384 completion tokens."
+        return body["max_tokens"] > 16384 and error(text, "max_tokens", "invalid_value")
+
+    field = "max_output_tokens" if front == "openai-responses" else "max_tokens"
+    async with refusing("openai-chat", refuses) as (base, backend):
+        for count in (2, 3):
+            reply = await ask(base, front, **{field: 32000})
+            assert (reply.status, len(backend.seen), sent(backend)["max_tokens"]) == (200, count, 16384)
+        await ask(base, front, **{field: 100})
+        assert sent(backend)["max_tokens"] == 100
+
+
+async def test_a_limit_that_the_context_has_no_room_for_is_lowered_for_this_request_alone() -> None:
+    """claude-code-best/claude-code#272: vLLM. Such a refusal does not mean that the conversation is too long."""
+
+    def refuses(body: dict[str, Any]) -> Any:
+        asked, prompt = body["max_tokens"], 24235
+        text = (
+            f"'max_tokens' or 'max_completion_tokens' is too large: {asked}. This model's maximum context length is "
+            f"64001 tokens and your request has {prompt} input tokens ({asked} > 64001 - {prompt})."
+        )
+        return asked > 64001 - prompt and error(text, "max_tokens")
+
+    async with refusing("openai-chat", refuses) as (base, backend):
+        assert (await ask(base, "anthropic-messages", max_tokens=64000)).status == 200
+        assert sent(backend)["max_tokens"] == 39766
+        assert (await ask(base, "anthropic-messages", max_tokens=39000)).status == 200
+        assert (len(backend.seen), sent(backend)["max_tokens"]) == (3, 39000)
+
+
+@pytest.mark.parametrize(("prompt", "limits"), [(5000, [32000, 8000]), (31000, [32000, 8000, 2000, 500])])
+async def test_a_prompt_that_the_server_did_not_count_to_its_end(prompt: int, limits: list[int]) -> None:
+    """vLLM counts up to the first token that is too many, whatever the size of the prompt is."""
+
+    def refuses(body: dict[str, Any]) -> Any:
+        asked, size = body["max_tokens"], 32768
+        text = (
+            f"You passed {size - asked + 1} input tokens and requested {asked} output tokens. However, the model's "
+            f"context length is only {size} tokens, resulting in a maximum input length of {size - asked} tokens."
+        )
+        return asked > size - prompt and error(text, "input_tokens")
+
+    async with refusing("openai-chat", refuses) as (base, backend):
+        reply = await ask(base, "anthropic-messages", max_tokens=32000)
+        sizes = [json.loads(seen.body)["max_tokens"] for seen in backend.seen]
+        if limits[-1] < 1024:
+            assert (reply.status, sizes) == (400, limits[:-1])
+            assert reply.json["error"]["message"].startswith("prompt is too long")
+        else:
+            assert (reply.status, sizes) == (200, limits)
+
+
+async def test_a_full_context_is_told_to_the_client() -> None:
+    text = (
+        "This model's maximum context length is 4096 tokens. However, you requested 8096 tokens (4000 in the messages, "
+        "4096 in the completion). Please reduce the length of the messages or completion."
+    )
+    async with refusing("openai-chat", lambda body: error(text, "messages")) as (base, backend):
+        reply = await ask(base, "anthropic-messages", max_tokens=4096)
+        assert (reply.status, len(backend.seen)) == (400, 1)
+        assert reply.json["error"]["message"].startswith("prompt is too long")
+
+
 async def test_what_does_not_help_is_not_remembered() -> None:
     always = error("Unsupported parameter: 'temperature' is not supported with this model.", "temperature")
     async with refusing("openai-chat", lambda body: always) as (base, backend):
@@ -250,6 +319,421 @@ def test_a_refusal_changes_what_it_names_and_nothing_else(
     assert len(value.keys() ^ body.keys()) <= 2
 
 
+@pytest.mark.parametrize(
+    ("message", "most"),
+    [
+        ("max_tokens is too large: 32000. This model supports at most 16384 completion tokens.", 16384),
+        ("Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", 8192),
+        ("integer above maximum value, expected a value <= 12288, but got 32000: `max_completion_tokens`", 12288),
+        ("max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for claude-x", 8192),
+        ("input length and `max_tokens` exceed context limit: 188240 + 32000 > 200000, decrease", 11760),
+        ("This model's maximum context length is 32768 tokens. However, you requested 32000 output tokens and your "
+         "prompt contains at least 769 input tokens, for a total of at least 32769 tokens.", 8000),
+        ("You passed 769 input tokens and requested 32000 output tokens. However, the model's context length is only "
+         "32768 tokens, resulting in a maximum input length of 768 tokens. Please reduce the length of the input "
+         "prompt. (parameter=input_tokens, value=769)", 8000),
+        ("You passed 20000 input tokens and requested 32000 output tokens. However, the model's context length is "
+         "only 32768 tokens, resulting in a maximum input length of 768 tokens.", 12768),
+        ("This endpoint's maximum context length is 40000 tokens. However, you requested about 54000 tokens (18000 of "
+         "text input, 4000 of tool input, 32000 in the output).", 18000),
+        ("Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a total of "
+         "33000 tokens: 1000 tokens from the input messages and 32000 tokens for the completion.", 31768),
+        ("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 1000 `inputs` tokens and 32000 `max_new_tokens`",
+         3096),
+        ("it has a maxOutputTokens value of 32000 but the supported range is from 1 (inclusive) to 8193 (exclusive).",
+         8192),
+        ("`max_completion_tokens` must be less than or equal to `8192`, the maximum value for it", 8192),
+        ("The maximum tokens you requested exceeds the model limit of 4096.", 4096),
+        ("Invalid max_tokens param", None),
+    ],
+)  # fmt: skip
+def test_what_a_refusal_says_of_the_largest_limit(message: str, most: int | None) -> None:
+    for field in ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens"):
+        holder = {field: 32000, "n": 1}
+        body = {"generationConfig": holder} if field == "maxOutputTokens" else holder
+        code = ErrorCode.CONTEXT_LENGTH if is_full_context(message) else ErrorCode.INVALID_REQUEST
+        written, rows = amended_body(json.dumps(body).encode(), rows_for(Failure(code, message)), Losses())
+        value = json.loads(written)
+        assert value.get("generationConfig", value) == {"n": 1, **({field: most} if most is not None else {})}
+        assert len(rows) == 1
+
+
+def test_of_the_largest_limits_of_a_model_the_last_one_is_remembered() -> None:
+    remembered = Remembered("it")
+    for most in (16384, 8192):
+        said = refused(f"max_tokens is too large: 32000. This model supports at most {most} completion tokens.")
+        remembered.add("m", rows_for(said, remembered.rows("m"))[0], said)
+    body, _ = amended_body(b'{"max_tokens":32000}', remembered.rows("m"), Losses())
+    assert (json.loads(body), len(remembered.rows("m"))) == ({"max_tokens": 8192}, 1)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Budget 0 is invalid. This model only works in thinking mode.",
+        "Unable to submit request because Thinking can't be disabled for this model. Remove "
+        "'thinking_config.thinking_budget' from your request and try again.",
+        "Unable to submit request because The model does not support setting thinking_budget to 0.",
+    ],
+)
+def test_models_that_always_think(message: str) -> None:
+    config = {"thinkingConfig": {"thinkingBudget": 0}, "seed": 1}
+    for body in (
+        {"generationConfig": config, "a": 1},
+        {"reasoning_effort": "none", "a": 1},
+        {"thinking": {"type": "disabled"}, "a": 1},
+    ):
+        written, rows = amended_body(json.dumps(body).encode(), rows_for(refused(message)), Losses())
+        assert json.loads(written) in ({"a": 1}, {"a": 1, "generationConfig": {"seed": 1}})
+        assert len(rows) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.",
+        '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".',
+    ],
+)
+def test_ways_to_think_that_a_model_does_not_have(message: str) -> None:
+    body = {"generationConfig": {"thinkingConfig": {"thinkingLevel": "MINIMAL"}}, "thinking": {"type": "enabled"}}
+    assert amended_body(json.dumps(body).encode(), rows_for(refused(message)), Losses())[0] == b"{}"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model does not support assistant message prefill. The conversation must end with a user message.",
+        "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant",
+        "Please ensure that multiturn requests ends with a user role or a function response.",
+    ],
+)
+def test_models_that_continue_no_message(message: str) -> None:
+    for name, role in (("messages", "assistant"), ("contents", "model")):
+        told = [{"role": "user"}, {"role": role}]
+        body, rows = amended_body(json.dumps({name: told}).encode(), rows_for(refused(message)), Losses())
+        after = json.loads(body)[name]
+        assert (after[:2], after[2]["role"], len(rows)) == (told, "user", 1)
+        assert amended_body(json.dumps({name: told[:1]}).encode(), rows, Losses())[1] == []
+
+
+TOLD = {
+    "context_management": {"edits": []}, "output_config": {"effort": "low"}, "model": "m", "system": [
+        {"type": "text", "text": "s", "cache_control": {"type": "ephemeral", "scope": "global"}}],
+    "tools": [{"name": "a", "strict": True, "input_schema": {"properties": {"strict": {}}}}, {"name": "b"}],
+    "messages": [{"role": "user", "name": "n", "content": [{"type": "tool_use", "name": "a", "caller": {}}, "x"]}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "without", "lost"),
+    [
+        ("context_management", "context_management", "extras"),
+        ("output_config", "output_config", "reasoning_effort"),
+        ("tools.0.custom.strict", "tools.0.strict", "tools"),
+        ("messages.0.content.0.tool_use.caller", "messages.0.content.0.caller", "extras"),
+        ("messages.0.name", "messages.0.name", "extras"),
+        ("system.0.cache_control.ephemeral.scope", "system.0.cache_control.scope", "extras"),
+    ],
+)
+def test_fields_that_a_backend_does_not_know(place: str, without: str, lost: str) -> None:
+    """anthropics/claude-code#21612, can1357/oh-my-pi#826: each server takes other fields of one protocol."""
+    wanted = json.loads(json.dumps(TOLD))
+    *way, name = without.split(".")
+    holder: Any = wanted
+    for step in way:
+        holder = holder[int(step) if step.isdecimal() else step]
+    del holder[name]
+    losses = Losses()
+    said = refused(f"{place}: Extra inputs are not permitted")
+    body, rows = amended_body(json.dumps(TOLD).encode(), rows_for(said), losses)
+    assert (json.loads(body), losses.names, len(rows)) == (wanted, [lost], 1)
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["model", "messages", "tools", "messages.0.content.0.text.text", "tools.0.custom.name", "messages.0.role", "x",
+     "messages.0.content.0.tool_use.name", "previous_response_id"],
+)  # fmt: skip
+def test_what_a_request_needs_is_not_left_out(place: str) -> None:
+    said = refused(f"{place}: Extra inputs are not permitted")
+    body = {**TOLD, "previous_response_id": "r"}
+    if place != "messages.0.content.0.tool_use.name":
+        assert amended_body(json.dumps(body).encode(), rows_for(said), Losses())[1] == []
+    else:
+        written = json.loads(amended_body(json.dumps(body).encode(), rows_for(said), Losses())[0])
+        assert written["messages"][0]["content"][0]["name"] == "a"
+
+
+async def test_a_coding_agents_newest_fields_do_not_stop_it() -> None:
+    def refuses(body: dict[str, Any]) -> Any:
+        for name in ("context_management", "output_config"):
+            if name in body:
+                return {"type": "error", "error": error(f"{name}: Extra inputs are not permitted")["error"]}
+        return None
+
+    async with refusing("anthropic-messages", refuses) as (base, backend):
+        for count in (3, 4):
+            reply = await ask(base, "anthropic-messages", context_management={"edits": []})
+            assert (reply.status, len(backend.seen)) == (200, count)
+
+
+@pytest.mark.parametrize(
+    ("message", "left"),
+    [
+        ("Unexpected value(s) `effort-2025-11-24`, `b-2026` for the `anthropic-beta` header. Please consult", "a-2025"),
+        ("invalid beta flag", None),
+    ],
+)
+async def test_betas_that_a_backend_does_not_know(message: str, left: str | None) -> None:
+    """anthropics/claude-code#34802: Vertex AI, anthropics/claude-code#82549: Bedrock."""
+    async with fake_backend("anthropic-messages") as backend:
+        backend.says("ok")
+        good = backend.script
+
+        async def script(exchange: Any) -> None:
+            sent = exchange.seen.headers.get("anthropic-beta", "")
+            if "2026" in sent or (left is None and sent):
+                body = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+                await exchange.answer(400, json.dumps(body).encode())
+            else:
+                assert good is not None
+                await good(exchange)
+
+        backend.plays(script)
+        config = {
+            "backends": {"it": {"dialect": "anthropic-messages", "url": backend.url, "model": "m"}},
+            "routes": [{"dialect": "anthropic-messages", "path": "/v1", "backend": "it"}],
+        }
+        async with serving(config) as base:
+            for count in (2, 3):
+                body = {"model": "m", **asked("anthropic-messages")}
+                sent_on = {"anthropic-beta": "a-2025, effort-2025-11-24,b-2026"}
+                reply = await post(f"{base}/v1/messages", body, **sent_on)
+                assert (reply.status, len(backend.seen)) == (200, count)
+                assert "extras" in reply.headers["x-bridge-lost"]
+                assert backend.seen[-1].headers.get("anthropic-beta") == left
+
+
+def told(*messages: tuple[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": role, "content": content} for role, content in messages]
+
+
+LATE = told(("system", "A"), ("user", "q"), ("developer", [{"type": "text", "text": "B"}]))
+TEMPLATES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (
+        "Jinja Exception: System message must be at the beginning.",
+        {"messages": LATE},
+        {"messages": told(("system", "A\n\nB"), ("user", "q"))},
+    ),
+    (
+        "System message must be at the beginning.",
+        {"instructions": "I", "input": LATE[1:]},
+        {"instructions": "I\n\nB", "input": told(("user", "q"))},
+    ),
+    (
+        "System role not supported",
+        {"messages": LATE},
+        {"messages": told(("user", "A\n\nB\n\nq"))},
+    ),
+    (
+        "Developer instruction is not enabled for models/gemma-3-27b-it",
+        {"systemInstruction": {"parts": [{"text": "A"}]}, "contents": [{"role": "user", "parts": [{"text": "q"}]}]},
+        {"contents": [{"role": "user", "parts": [{"text": "A"}, {"text": "q"}]}]},
+    ),
+    (
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        {"messages": told(("user", "a"), ("user", [{"type": "image_url"}]), ("assistant", "b"), ("assistant", "c"))},
+        {"messages": told(("user", [{"type": "text", "text": "a"}, {"type": "image_url"}]), ("assistant", "b\n\nc"))},
+    ),
+]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_REQUEST, ErrorCode.BACKEND_ERROR])
+@pytest.mark.parametrize(("message", "body", "wanted"), TEMPLATES, ids=[message for message, *_ in TEMPLATES])
+def test_what_a_chat_template_refuses(code: ErrorCode, message: str, body: Any, wanted: Any) -> None:
+    """ggml-org/llama.cpp#20733, google/adk-python#1373, SWE-agent/mini-swe-agent#759 (status 500)."""
+    if code is ErrorCode.BACKEND_ERROR:
+        message = f"While executing CallExpression in source: raise_exception(...) {message}"
+    rows = rows_for(Failure(code, message))
+    written, changed = amended_body(json.dumps(body).encode(), rows, Losses())
+    assert (json.loads(written), len(changed)) == (wanted, 1)
+    assert amended_body(json.dumps(wanted).encode(), rows, Losses())[1] == []
+
+
+def test_calls_are_not_joined_with_what_follows_them() -> None:
+    called = {"role": "assistant", "content": None, "tool_calls": [{}]}
+    messages = [*told(("user", "a")), called, *told(("assistant", "b"))]
+    rows = rows_for(refused("Conversation roles must alternate user/assistant"))
+    assert amended_body(json.dumps({"messages": messages}).encode(), rows, Losses())[1] == []
+
+
+def test_a_failure_of_a_server_that_is_none_of_a_template_changes_nothing() -> None:
+    assert rows_for(Failure(ErrorCode.BACKEND_ERROR, "System message must be at the beginning.")) == []
+
+
+def test_the_form_of_an_answer_beside_tools() -> None:
+    body = {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": {}, "seed": 1}}
+    said = refused("Function calling with a response mime type: 'application/json' is unsupported")
+    assert json.loads(amended_body(json.dumps(body).encode(), rows_for(said), Losses())[0]) == {
+        "generationConfig": {"seed": 1}
+    }
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "deepseek-reasoner does not support this tool_choice",
+        "tool_choice 'required' is incompatible with thinking enabled",
+        "The tool_choice parameter does not support being set to required or object in thinking mode",
+        "Thinking may not be enabled when tool_choice forces tool use.",
+        "Invalid tool_choice: only `auto` is supported",
+    ],
+)
+def test_models_that_cannot_be_made_to_call_a_tool(message: str) -> None:
+    named = {"type": "function", "function": {"name": "a"}}
+    for choice, wanted in (
+        ("required", "auto"),
+        (named, "auto"),
+        (
+            {"type": "tool", "name": "a", "disable_parallel_tool_use": True},
+            {"type": "auto", "disable_parallel_tool_use": True},
+        ),
+    ):
+        lost = Losses()
+        body, rows = amended_body(json.dumps({"tool_choice": choice}).encode(), rows_for(refused(message)), lost)
+        assert (json.loads(body), lost.names, rows[0].lasts) == ({"tool_choice": wanted}, ["tool_choice"], False)
+        assert amended_body(body, rows, Losses())[1] == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Invalid schema for function 'f': 'additionalProperties' is required to be supplied and to be false.",
+        "Invalid schema for function 'f': In context=('properties', 'a'), 'required' is required to be supplied and to "
+        "be an array including every key in properties. Missing 'b'.",
+        "Invalid schema for function 'f': In context=('properties', 'a'), 'minLength' is not permitted.",
+        "tools.0.custom: For 'object' type, 'additionalProperties' must be explicitly set to false",
+    ],
+)
+def test_strict_tools_whose_schema_is_not_strict_enough(message: str) -> None:
+    tools = [
+        {"type": "function", "function": {"strict": True, "name": "f"}},
+        {"name": "g", "strict": True},
+        {"name": "h"},
+    ]
+    lost = Losses()
+    body, rows = amended_body(json.dumps({"tools": tools}).encode(), rows_for(refused(message)), lost)
+    first, second, third = json.loads(body)["tools"]
+    assert first == {"type": "function", "function": {"strict": False, "name": "f"}}
+    assert (second, third, lost.names) == ({"name": "g", "strict": False}, {"name": "h"}, ["tools"])
+    assert amended_body(body, rows, Losses())[1] == []
+
+
+def test_a_strict_schema_of_the_answer() -> None:
+    said = refused("Invalid schema for response_format 'x': 'required' is required to be supplied and to be an array")
+    for body in ({"response_format": {"json_schema": {"strict": True}}}, {"text": {"format": {"strict": True}}}):
+        lost = Losses()
+        written, _ = amended_body(json.dumps({**body, "tools": [{"strict": True}]}).encode(), rows_for(said), lost)
+        assert (written.count(b"false"), written.count(b"true"), lost.names) == (1, 1, ["response_format"])
+
+
+async def test_a_server_that_knows_functions_alone() -> None:
+    """ggml-org/llama.cpp#20156: Codex declares tools of other types, and refuses calls of another type than those."""
+    patch = {
+        "type": "custom",
+        "name": "patch",
+        "description": "Edits.",
+        "format": {"type": "grammar", "definition": "g"},
+    }
+    spawn = {"type": "function", "name": "spawn", "parameters": {"type": "object"}}
+    held = {"type": "custom", "name": "exec"}
+    body = {
+        "model": "m",
+        "stream": True,
+        "tools": [patch, {"type": "namespace", "name": "a", "tools": [spawn]}, {"type": "web_search"}],
+        "tool_choice": {"type": "custom", "name": "patch"},
+        "input": [
+            {"type": "additional_tools", "role": "developer", "tools": [held]},
+            {"role": "user", "content": "q"},
+            {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "patch", "input": "***"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+            {"type": "function_call", "call_id": "c2", "namespace": "a", "name": "spawn", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c2", "output": "done"},
+        ],
+    }
+
+    async with fake_backend("openai-responses") as backend:
+        calls = [
+            {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": name, "arguments": '{"input":"x"}'}
+            for name in ("patch", "a__spawn", "exec")
+        ]
+        whole = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": calls}
+
+        async def script(exchange: Any) -> None:
+            if all(tool["type"] == "function" for tool in exchange.seen.json["tools"]):
+                await exchange.answer(200, json.dumps(whole).encode())
+            else:
+                await exchange.answer(400, json.dumps(error("'type' of tool must be 'function'")).encode())
+
+        backend.plays(script)
+        config = {
+            "backends": {"it": {"dialect": "openai-responses", "url": backend.url, "model": "m"}},
+            "routes": [{"dialect": "openai-responses", "path": "/v1", "backend": "it"}],
+        }
+        async with serving(config) as base:
+            for count in (2, 3):
+                reply = await post(f"{base}/v1/responses", {**body, "stream": False})
+                assert (reply.status, len(backend.seen)) == (200, count)
+            got = sent(backend)
+            assert [tool["name"] for tool in got["tools"]] == ["patch", "a__spawn", "exec"]
+            assert got["tools"][0]["description"] == "Edits.\n\nThe input has this grammar:\ng"
+            assert got["tool_choice"] == {"type": "function", "name": "patch"}
+            assert [(item.get("type"), item.get("name")) for item in got["input"]] == [
+                ("message", None), ("function_call", "patch"), ("function_call_output", None),
+                ("function_call", "a__spawn"), ("function_call_output", None),
+            ]  # fmt: skip
+            assert got["input"][1]["arguments"] == '{"input":"***"}'
+            told = [(item["type"], item["name"], item.get("namespace")) for item in reply.json["output"]]
+            assert told == [
+                ("custom_tool_call", "patch", None),
+                ("function_call", "spawn", "a"),
+                ("custom_tool_call", "exec", None),
+            ]
+            assert "tools" in reply.headers["x-bridge-lost"]
+
+
+def test_without_tools_of_other_types_nothing_is_changed() -> None:
+    said = refused("'type' of tool must be 'function'")
+    body = json.dumps({"tools": [{"type": "function", "name": "f"}], "input": "q"}).encode()
+    assert amended_body(body, rows_for(said), Losses()) == (body, [])
+    alone = json.dumps(
+        {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}, "input": "q"}
+    ).encode()
+    assert amended_body(alone, rows_for(said), Losses())[0] == b'{"input":"q"}'
+
+
+def test_ids_of_calls_for_mistral() -> None:
+    said = refused("Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.")
+    ids = ["call_1", "abcDEF123", "toolu_2"]
+    told = [{"role": "assistant", "tool_calls": [{"id": each} for each in ids]}]
+    told += [{"role": "tool", "tool_call_id": each} for each in ids]
+    body, rows = amended_body(json.dumps({"messages": told}).encode(), rows_for(said), Losses())
+    called, *results = json.loads(body)["messages"]
+    made = [call["id"] for call in called["tool_calls"]]
+    assert made == [result["tool_call_id"] for result in results]
+    assert made[1] == "abcDEF123"
+    assert len(set(made)) == 3
+    assert all(len(each) == 9 and each.isalnum() for each in made)
+    assert amended_body(body, rows, Losses())[1] == []
+
+
+def test_the_role_developer_in_the_input_of_responses() -> None:
+    said = refused("Unexpected role developer")
+    body, _ = amended_body(b'{"input":[{"role":"developer"},"x"]}', rows_for(said), Losses())
+    assert json.loads(body) == {"input": [{"role": "system"}, "x"]}
+
+
 @pytest.mark.parametrize("tool", [{"function": {"parameters": {}}}, {"parameters": {}}, {"input_schema": {}}])
 def test_choices_at_the_root_of_a_schema(tool: dict[str, Any]) -> None:
     schema = {"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}
@@ -284,6 +768,10 @@ def test_the_role_developer() -> None:
         refused("max_tokens is too large: 9. This model supports at most 5 completion tokens."),
         refused("Invalid 'temperature': decimal above maximum value. Expected a value <= 2.", "temperature"),
         refused("messages: at least one message is required", "messages"),
+        refused("max_tokens must be at least 16", "max_tokens"),
+        Failure(
+            ErrorCode.CONTEXT_LENGTH, "maximum context length is 4096 tokens: 4000 in the messages, max_tokens 200"
+        ),
         Failure(ErrorCode.OVERLOADED, "Unsupported parameter: 'temperature'"),
         Failure(ErrorCode.BACKEND_AUTH, "Unsupported parameter: 'temperature'"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import sys
 from collections.abc import AsyncIterator
@@ -268,6 +269,22 @@ def test_nothing_of_it_is_loaded_where_it_is_not_configured() -> None:
     )
     done = run(sys.executable, "-c", told, fresh=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+async def test_a_refused_request_is_amended_as_without_traces() -> None:
+    async def refuses(exchange: Exchange) -> None:
+        if b'"temperature"' in exchange.seen.body:
+            text = "Unsupported parameter: 'temperature' is not supported with this model."
+            await exchange.answer(400, json.dumps({"error": {"message": text, "param": "temperature"}}).encode())
+        else:
+            await exchange.stream(CHUNK, END)
+
+    async with receiver() as taken, fake_backend() as backend:
+        backend.plays(refuses)
+        async with serving(config(taken.url, {"dialect": "openai-chat", "url": backend.url})) as base:
+            for count in (2, 3):
+                assert (await post(f"{base}/v1/chat/completions", chat(temperature=0.5))).status == 200
+                assert len(backend.seen) == count
 
 
 def test_who_wants_traces_without_the_packages_is_told_which(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,21 @@ def test_how_a_question_is_told(event: Interrupted, text: str) -> None:
         ({"approve": "no"}, False),
         ({"approved": "Yes"}, True),
         ({"approve": 1}, False),
+        ({"confirmed": False}, False),  # google-adk
+        ({"accepted": False, "steps": []}, False),  # CopilotKit, microsoft/agent-framework
+        ({"accepted": True, "steps": []}, True),
+        ({"allow": "no"}, False),
+        ({"action": "decline"}, False),  # MCP
+        ({"action": "accept", "content": {}}, True),
+        ({"type": "ignore", "args": None}, False),  # LangGraph, before decisions
+        ({"type": "accept", "args": None}, True),
+        ({"decisions": [{"type": "approve"}, {"type": "reject"}]}, False),  # LangChain
+        ({"decisions": [{"type": "approve"}]}, True),
+        ({"decisions": []}, False),
+        ({"decision": "REJECT"}, False),
+        ({"answer": False}, False),
+        ({"sure": False}, False),
+        ({"path": "b.txt", "always": False}, True),
         ("yes", True),
         (" OK! ", True),
         ("同意。", True),

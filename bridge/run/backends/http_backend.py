@@ -12,6 +12,7 @@ import logging
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -268,7 +269,9 @@ class HttpBackend(ConfiguredBackend):
         context = self.context(request, info, lost)
         wire = self.dialect.encode_request(request, context)
         if info.amendments and info.raw_body is None:
-            wire.body, info.amended = amended_body(wire.body, info.amendments, lost)
+            headers = dict(info.forwarded)
+            wire.body, info.amended[:] = amended_body(wire.body, info.amendments, lost, headers)
+            info = replace(info, forwarded=headers)
         return HttpCall(self, self.addressed(wire, info), context)
 
     def context(self, request: Request, info: CallInfo, lost: Losses) -> Context:

@@ -20,6 +20,7 @@ from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import Interrupted, Message, Request, Resume, Text, json_text, result_text
 from bridge.model.events import APPROVALS, AWAITS_RESULT
 from bridge.model.parts import Extras
+from bridge.model.request import DECISIONS
 from bridge.run.conversation.comparison import results_in
 
 _TYPES: dict[type, frozenset[str]] = {
@@ -231,7 +232,7 @@ def _refuses(answer: Resume) -> bool:
 
 def _is_decision(payload: Any) -> bool:
     """Return whether a payload is that of a button."""
-    return isinstance(payload, dict) and not payload.keys().isdisjoint(("approve", "approved"))
+    return isinstance(payload, dict) and not payload.keys().isdisjoint(DECISIONS)
 
 
 def _form(answer: Resume, schema: dict[str, Any]) -> Any:

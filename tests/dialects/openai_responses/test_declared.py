@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bridge.contract import registry
+from bridge.dialects.openai_responses.read_answer import ResponsesDecoder
 from bridge.errors import Unsupported
 from bridge.model import Builder, PartKind, Request
 
@@ -111,10 +112,23 @@ def test_a_tool_with_free_text_is_called_with_its_text() -> None:
     ]
 
 
-@pytest.mark.parametrize("arguments", ["*** Begin", '{"patch": "x"}', '{"input": 1}', ""])
+@pytest.mark.parametrize("arguments", ["*** Begin", '{"patch": "x", "why": "y"}', '{"input": 1}', "{}", "[]", ""])
 def test_a_model_that_keeps_to_no_schema_is_taken_at_its_word(arguments: str) -> None:
     output = final(build(calls(("apply_patch", arguments))), front(request=request(asked(tools=[PATCH]))))["output"]
     assert output[0]["input"] == arguments
+
+
+@pytest.mark.parametrize("arguments", ['{"input": "*** Begin"}', '{"patch": "*** Begin"}', "*** Begin"])
+def test_a_server_of_this_dialect_that_calls_it_as_a_function(arguments: str) -> None:
+    """antirez/ds4#745, Wei-Shaw/sub2api#5659: Codex refuses such a call of its tool."""
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "apply_patch", "arguments": arguments}
+    response = {"id": "r", "status": "completed", "output": [{**call, "status": "completed", "x_own": 1}]}
+    events = ResponsesDecoder(back()).whole(response)
+    (item,) = final(events, front(request=request(asked(tools=[PATCH]))))["output"]
+    assert (item["type"], item["call_id"], item["input"]) == ("custom_tool_call", "c1", "*** Begin")
+    assert not item.keys() & {"arguments", "x_own"}
+    (item,) = final(events, front(request=request(asked())))["output"]
+    assert (item["type"], item["arguments"]) == ("function_call", arguments)
 
 
 def test_members_of_namespaces_are_called_by_their_own_names() -> None:
