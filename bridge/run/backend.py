@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from bridge.contract import (
@@ -28,6 +29,8 @@ from bridge.run.breaker import CircuitBreaker
 from bridge.run.retries import RetryBudget, RetryPolicy
 
 _QUESTION = 60.0
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class CallInfo:
     thread_id: str | None
     created_at: float
     request_id: str | None = None
-    forwarded: dict[str, str] = field(default_factory=dict)
+    forwarded: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
     raw_body: bytes | None = None
     owner: str = ""
     shown_thread: str | None = None
@@ -80,7 +83,7 @@ class CallInfo:
     may_ask: bool = True
     caches: bool = False
     amendments: tuple[Amendment, ...] = ()
-    amended: list[Amendment] = field(default_factory=list)
+    amended: Sequence[Amendment] = ()
 
 
 class Call(Protocol):
@@ -232,7 +235,7 @@ class Backend(Protocol):
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         """Encode the request, without I/O. Raises `Unsupported` if the dialect cannot express it."""
 
-    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> Mapping[str, str]:
         """Return the client's headers that go to this backend; `front` is the client's dialect."""
 
     async def models(self) -> list[ModelInfo]:

@@ -22,6 +22,7 @@ from bridge.run.conversation.turns import Turn
 from bridge.run.retries import Tries, failed_at_once, may_ask_elsewhere
 from bridge.run.stream_stats import StreamStats
 from bridge.run.timeouts import Clock
+from bridge.run.timer_wheel import TimerWheel
 from bridge.stores.joint import Joint
 from bridge.translation import Reader
 from bridge.translation.stage import StageFunction
@@ -47,15 +48,22 @@ class Run:
         joint: A transaction that is to store the conversation at the end of the run, if it can.
     """
 
+    __slots__ = (
+        "_broke", "_clock", "_continuation", "_max_answer", "_size", "_write", "continued_at", "first", "joint", "lost",
+        "reader", "started", "stats", "tries",
+    )  # fmt: skip
+
     def __init__(
         self,
         attempt: BackendAttempt,
         others: Sequence[NextAttempt] = (),
         continuation: StreamContinuation | None = None,
         max_answer: int | None = None,
+        wheel: TimerWheel | None = None,
     ) -> None:
         """`others`: where to ask instead, in order, while nothing of the backend's content was passed on; with
         `continuation` also later. `max_answer` limits the whole answer, in bytes as they come from the backend.
+        `wheel` has the deadlines of all runs; by default this one has a wheel of its own.
         """
         self.tries = Tries(attempt, others)
         self._continuation = continuation if others else None
@@ -66,11 +74,11 @@ class Run:
         self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
         self.lost = attempt.lost
         self.stats = StreamStats()
-        self.continued_at: list[int] = []
+        self.continued_at: tuple[int, ...] = ()
         self.started = time.monotonic()
         self.first: float | None = None
         self.joint: Joint | None = None
-        self._clock = Clock(attempt.backend.timeouts, self.started, lambda: self.tries.attempt.call.awaits_whole)
+        self._clock = Clock(self.started, self.tries, wheel or TimerWheel())
 
     @property
     def ended(self) -> bool:
@@ -158,15 +166,12 @@ class Run:
         if self._continuation is None:
             self._write = write
             if self._clock.opened:
-                self._begin_to_pass(write)
+                self.tries.attempt.call.pass_deltas(self._passed)
 
-    def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
-        self.tries.attempt.call.pass_deltas(partial(self._passed, write))
-
-    def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
+    def _passed(self, events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
-        clock = self._clock
-        if clock.expired is not None or clock.waiting is None or self.reader.ended:
+        clock, write = self._clock, self._write
+        if clock.expired is not None or clock.waiting is None or self.reader.ended or write is None:
             return False
         if not events:
             clock.waiting = time.monotonic()
@@ -212,7 +217,7 @@ class Run:
             self.first = self.first or time.monotonic()
         self._clock.opened = True
         if self._write is not None:
-            self._begin_to_pass(self._write)
+            self.tries.attempt.call.pass_deltas(self._passed)
         if type(events[-1]) not in TERMINAL:
             # From now on the idle limit counts, which may pass before the one that was watched so far.
             self._clock.watch()
@@ -290,7 +295,7 @@ class Run:
                 self._follow()
                 continuation.begin()
                 self._clock.start_over()
-                self.continued_at.append(len(continuation.text))
+                self.continued_at = (*self.continued_at, len(continuation.text))
                 return left
         if not self.continued_at:
             return events

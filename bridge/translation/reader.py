@@ -11,7 +11,7 @@ from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReporte
 from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.translation.decoding import AnswerDecoder
-from bridge.translation.stage import Stage, StageFunction, stages_of
+from bridge.translation.stage import StageFunction, stages_of
 
 log = logging.getLogger("bridge.run")
 
@@ -32,6 +32,11 @@ class Reader:
         observers: The stages among them that see deltas which go by.
     """
 
+    __slots__ = (
+        "_clock", "_head", "_open", "_run_id", "decoder", "ended", "failure", "finish_reason", "has_content",
+        "observers", "stages", "usage",
+    )  # fmt: skip
+
     def __init__(
         self,
         head: RunStarted,
@@ -40,12 +45,10 @@ class Reader:
         clock: Callable[[], float] | None = None,
     ) -> None:
         """`head` begins a run whose backend says nothing. `clock` returns the Unix time at which the run ended."""
-        self._head = head
+        self._head: RunStarted | None = head  # None once the run has begun
+        self._run_id = head.run_id
         self._open = OpenParts()
-        self._begun = False
         self._clock = clock
-        self.stages: list[Stage] = []
-        self.observers: list[Stage] = []
         self.pass_through(stages)
         self.decoder = decoder
         self.ended = False
@@ -57,16 +60,16 @@ class Reader:
     def pass_through(self, stages: Sequence[StageFunction]) -> None:
         """Let the events pass these stages from now on."""
         self.stages = stages_of(stages)
-        self.observers = [stage for stage in self.stages if stage.observes]
+        self.observers = tuple([stage for stage in self.stages if stage.observes])
 
     @property
     def has_begun(self) -> bool:
         """The run has begun: the head was sent, or the backend has said something."""
-        return self._begun
+        return self._head is None
 
     def head(self) -> list[Event]:
         """Begins the run before the backend has said anything, for clients that expect a sign of life."""
-        return self.commit([self._head])
+        return self.commit([self._head]) if self._head is not None else []
 
     def receive(self, data: bytes) -> list[Event]:
         """Decodes the next bytes of the answer. Only for a reader with a decoder."""
@@ -90,13 +93,13 @@ class Reader:
                         stage.passed(events)
                 return events
             end = events[-1] if type(events[-1]) in TERMINAL else None
-            given = None if end is None or self._begun else tuple(events)
+            given = None if end is None or self._head is None else tuple(events)
             for stage in self.stages:
                 events = stage(events)
         except Exception as error:
             if isinstance(error, BridgeError):
                 return self.closing(error.failure)
-            what = f"run {self._head.run_id}: a stage failed"
+            what = f"run {self._run_id}: a stage failed"
             return self.closing(unexpected_failure(log, what, error, "handled this run"))
         if given is not None and len(events) == len(given) and all(map(is_, events, given)):
             return events  # an answer in one batch, as the backend ended it
@@ -109,11 +112,11 @@ class Reader:
         if PIECES.issuperset(map(type, events)):
             return events
         if type(events[0]) is RunStarted:
-            if self._begun:
+            if self._head is None:
                 events = events[1:]
                 if not events:
                     return events
-            self._begun = True
+            self._head = None
         self.has_content = self.has_content or not CONTENT.isdisjoint(map(type, events))
         if type(events[-1]) in TERMINAL:
             return self._end(events)  # whatever was open is closed

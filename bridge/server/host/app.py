@@ -148,7 +148,9 @@ def _guarded(operation: Serve, endpoint: Endpoint, route: Route, state: State) -
 
     async def handle(http: web.Request) -> web.StreamResponse:
         exchange = http[EXCHANGE]
-        await exchange.enter(guard)
+        exchange.enter(guard)
+        if guard.identifies:
+            exchange.user = await guard.identify(http)
         with state.bridge.counting():
             return await operation(exchange)
 
@@ -171,25 +173,23 @@ def _serving(state: State) -> Middleware:
         http = request
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
-        async def handle(exchange: ServerExchange) -> web.StreamResponse:
+        def handle(exchange: ServerExchange) -> Awaitable[web.StreamResponse]:
             connection = http.protocol
             if isinstance(connection, ServerConnection) and connection.refused is not None:
                 raise BridgeError.of(connection.refused)
             if http.path not in probes:
                 state.origins.check_host(http)
                 exchange.initiator = state.origins.initiator_of(http)
-            if is_preflight(http):
-                return web.Response(status=200)
-            try:
-                return await handler(http)
-            except web.HTTPException as error:
-                if error.status < 400:
-                    raise
-                raise BridgeError.of(_refusal(http, error)) from None
+            return _allowed(http) if is_preflight(http) else handler(http)
 
-        return exchange.answer(handle)
+        return exchange.answer(handle, _refusal)
 
     return serve
+
+
+async def _allowed(http: web.Request) -> web.StreamResponse:
+    """Answer a preflight."""
+    return web.Response(status=200)
 
 
 def _refusal(http: web.Request, error: web.HTTPException) -> Failure:
