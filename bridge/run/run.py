@@ -70,7 +70,7 @@ class Run:
         self._max_answer = max_answer
         self._size = 0
         self._broke: Failure | None = None
-        self._write: Callable[[list[Event]], bool] | None = None
+        self._write: Callable[[list[Event]], bool] = _unwritten
         self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
         self.lost = attempt.lost
         self.stats = StreamStats()
@@ -170,20 +170,20 @@ class Run:
 
     def _passed(self, events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
-        clock, write = self._clock, self._write
-        if clock.expired is not None or clock.waiting is None or self.reader.ended or write is None:
+        clock, reader = self._clock, self.reader
+        if clock.expired is not None or clock.waiting is None or reader.ended:
             return False
         if not events:
             clock.waiting = time.monotonic()
             return True
         if self._max_answer is not None and size + self.tries.attempt.call.received > self._max_answer:
             return False
-        for stage in self.reader.stages:
+        for stage in reader.stages:
             if not stage.passes_deltas:
                 return False
-        if not write(events) or self.reader.ended:
+        if not self._write(events) or reader.ended:
             return False  # ended: it could not be encoded
-        for observer in self.reader.observers:
+        for observer in reader.observers:
             observer.passed(events)
         self._size = size
         now = time.monotonic()
@@ -216,7 +216,7 @@ class Run:
             self.tries.answered()
             self.first = self.first or time.monotonic()
         self._clock.opened = True
-        if self._write is not None:
+        if self._write is not _unwritten:
             self.tries.attempt.call.pass_deltas(self._passed)
         if type(events[-1]) not in TERMINAL:
             # From now on the idle limit counts, which may pass before the one that was watched so far.
@@ -267,10 +267,10 @@ class Run:
         self.reader.pass_through(self._stages())
         self._clock.elsewhere(self.backend.timeouts)
 
-    def _stages(self) -> list[StageFunction]:
+    def _stages(self) -> Sequence[StageFunction]:
         """Return the stages that events pass: those of the attempt, then the join with an earlier backend's answer."""
-        stages: list[StageFunction] = [*self.tries.attempt.stages]
-        return stages if self._continuation is None else [*stages, self._continuation.join]
+        stages = self.tries.attempt.stages
+        return stages if self._continuation is None else (*stages, self._continuation.join)
 
     async def _continued(self, events: list[Event]) -> list[Event]:
         """Returns a batch through all stages, where another backend may continue the answer when one breaks off."""
@@ -382,6 +382,11 @@ class Run:
             log.error("run %s: the conversation was not stored: %s", self.tries.attempt.info.run_id, error.message)
         finally:
             turn.joint = None  # what comes later is stored at once
+
+
+def _unwritten(events: list[Event]) -> bool:
+    """Leave deltas to `read`."""
+    return False
 
 
 def _ends(events: list[Event]) -> bool:

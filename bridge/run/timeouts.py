@@ -100,7 +100,8 @@ class Clock:
         due = self._due()
         if due is None or (self._slot is not None and self._due_at <= due):
             return
-        self.stop()
+        if self._slot is not None:
+            self.stop()
         self._look_at(due)
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from operator import is_
+from operator import attrgetter, is_
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
@@ -14,6 +14,8 @@ from bridge.translation.decoding import AnswerDecoder
 from bridge.translation.stage import StageFunction, stages_of
 
 log = logging.getLogger("bridge.run")
+
+_observes = attrgetter("observes")
 
 
 class Reader:
@@ -47,7 +49,7 @@ class Reader:
         """`head` begins a run whose backend says nothing. `clock` returns the Unix time at which the run ended."""
         self._head: RunStarted | None = head  # None once the run has begun
         self._run_id = head.run_id
-        self._open = OpenParts()
+        self._open: OpenParts | None = None  # an answer in one batch leaves nothing open
         self._clock = clock
         self.pass_through(stages)
         self.decoder = decoder
@@ -60,7 +62,7 @@ class Reader:
     def pass_through(self, stages: Sequence[StageFunction]) -> None:
         """Let the events pass these stages from now on."""
         self.stages = stages_of(stages)
-        self.observers = tuple([stage for stage in self.stages if stage.observes])
+        self.observers = tuple(filter(_observes, self.stages))
 
     @property
     def has_begun(self) -> bool:
@@ -120,6 +122,8 @@ class Reader:
         self.has_content = self.has_content or not CONTENT.isdisjoint(map(type, events))
         if type(events[-1]) in TERMINAL:
             return self._end(events)  # whatever was open is closed
+        if self._open is None:
+            self._open = OpenParts()
         self._open.feed(events)
         return events
 
@@ -139,14 +143,14 @@ class Reader:
 
     def closing(self, failure: Failure) -> list[Event]:
         """Returns the events by which `fail` would end the run, without noting them."""
-        return [] if self.ended else self._open.fail(failure, self._head)
+        return [] if self.ended else (self._open or OpenParts()).fail(failure, self._head)
 
     def _ended_well(self, events: list[Event], end: Event) -> list[Event]:
         """The last batch as stages left it, with everything closed and the terminal event, which they may swallow."""
         index = next((n for n, event in enumerate(events) if type(event) in TERMINAL), None)
         if index is not None:
             events, end = events[:index], events[index]
-        return [*events, *self._open.closers_after(events, end), end]
+        return [*events, *(self._open or OpenParts()).closers_after(events, end), end]
 
     def _end(self, events: list[Event]) -> list[Event]:
         """Note the end of the run; return its events, the last one with its time."""

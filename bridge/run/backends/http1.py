@@ -275,7 +275,8 @@ class Http1Answer:
         self.ended, self._error = error is None, error
         if error is not None and self.head is not None and not self.head.done():
             self.head.set_exception(error)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
         if self._drained is not None:
             self._drained.cancel()
             self.release()
@@ -418,13 +419,15 @@ class Http1Connection(asyncio.Protocol):
             broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is not HTTP.")
         except httptools.HttpParserUpgrade:
             broken = InvalidAnswer("The backend switched protocols.")
-        pieces, self._pieces = self._pieces, None
-        # The parser keeps a header until it is complete: an endless one would fill memory.
-        self._beside_body = 0 if pieces else self._beside_body + len(data)
-        if self._beside_body > MAX_HEAD and broken is None:
-            broken = LongHead(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
-        if pieces:
+        pieces = self._pieces
+        if pieces is not None:
+            self._pieces, self._beside_body = None, 0
             answer.receive(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        else:
+            # The parser keeps a header until it is complete: an endless one would fill memory.
+            self._beside_body += len(data)
+            if self._beside_body > MAX_HEAD and broken is None:
+                broken = LongHead(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
         if self._answer is None:
             # It is complete; what is broken behind it only means that the connection cannot be used again.
             self.reusable = self.reusable and broken is None

@@ -576,6 +576,11 @@ class AiohttpAnswer:
             response.close()
 
 
+def _untaken(events: list[Event]) -> bool:
+    """Leave deltas to `read`."""
+    return False
+
+
 class HttpCall:
     """One try. See `bridge.run.backend.Call` for what each method promises."""
 
@@ -592,7 +597,7 @@ class HttpCall:
         self._backend = backend
         self._answer: HttpAnswer | None = None
         self._decoder: AnswerDecoder | None = None
-        self._take: Callable[[list[Event]], bool] | None = None
+        self._take: Callable[[list[Event]], bool] = _untaken
         self._decoded: list[Event] | None = None  # not taken, and to be returned by `read`
         self._content_type = ""
         self._began = b""
@@ -690,15 +695,14 @@ class HttpCall:
 
     def _taken(self, data: bytes) -> bool:
         """Pass deltas on where they arrive; everything else, and what is not taken, is returned by `read`."""
-        decoder, take = self._decoder, self._take
+        decoder = self._decoder
         assert decoder is not None
-        assert take is not None
         self.received += len(data)
         events = decoder.receive(data)
         if not events:
-            take(events)  # a sign of life, such as a comment
+            self._take(events)  # a sign of life, such as a comment
             return True
-        if PIECES.issuperset(map(type, events)) and take(events):
+        if PIECES.issuperset(map(type, events)) and self._take(events):
             decoder.frames = self.frames
             return True
         self._decoded = events
@@ -727,7 +731,7 @@ class HttpCall:
         return self._decoder.close(self._backend.explained(failure, self.sent, outcome, advice))
 
     async def close(self) -> None:
-        answer, self._answer, self._take = self._answer, None, None  # `take` refers to the run
+        answer, self._answer, self._take = self._answer, None, _untaken  # `take` refers to the run
         # A run that was refused, or has ended, is not stopped, as another run may have its name by then.
         running, self._running = self._running and not self.wire_ended, False
         if running and isinstance(self._backend.dialect, SingleRunDialect):

@@ -19,7 +19,6 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.engine.services import Host
 from bridge.errors import BridgeError, ErrorCode, Failure, shortened
-from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
 from bridge.server.host.server_connection import ServerConnection
 from bridge.server.operations.route_operations import RouteOperations
@@ -180,7 +179,7 @@ def _serving(state: State) -> Middleware:
             if http.path not in probes:
                 state.origins.check_host(http)
                 exchange.initiator = state.origins.initiator_of(http)
-            return _allowed(http) if is_preflight(http) else handler(http)
+            return _allowed(http) if exchange.is_preflight else handler(http)
 
         return exchange.answer(handle, _refusal)
 
@@ -295,7 +294,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             headers["connection"] = "close"
             response.force_close()
         if not exchange.is_own_page:
-            state.origins.add_headers(http, exchange.initiator, headers)
+            state.origins.add_headers(http, exchange.initiator, headers, is_preflight=exchange.is_preflight)
 
     return add_headers
 

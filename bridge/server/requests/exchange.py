@@ -27,7 +27,7 @@ from bridge.model import Event, Request
 from bridge.model.error_paths import note_places
 from bridge.run.run import Run
 from bridge.server.auth.audit_log import AuditLog
-from bridge.server.auth.cors import Initiator
+from bridge.server.auth.cors import Initiator, is_preflight
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import Bodies
 from bridge.server.requests.guard import Guard
@@ -72,6 +72,7 @@ class ServerExchange:
         guard: The checks of its endpoint; None if nothing serves its path.
         initiator: The page for which a browser sent it; None for a program.
         begun: The response whose head was sent, or is being sent: there can be no other one.
+        is_preflight: It is a browser's CORS preflight.
         is_own_page: The bridge's own page sent it: no page of another origin may read the answer.
         is_served: `begin` was called, so that it has a log line.
         route: The route that serves it.
@@ -110,6 +111,7 @@ class ServerExchange:
         self.http = http
         self.bridge = bridge
         self.server: ServerSection = bridge.config.server
+        self.is_preflight = is_preflight(http)
         self.run_id = urandom(16).hex()
         self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
         self._audit_log = audit_log

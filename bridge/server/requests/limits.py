@@ -234,7 +234,7 @@ class Slot:
         """Raises `BackendError`: rate_limited for the user's limit, or overloaded."""
         slots, user = self._slots, self._user
         try:
-            if (own := slots.own(user)) is not None:
+            if slots.each is not None and (own := slots.own(user)) is not None:
                 await own.enter(user)
                 self._own = own
                 if slots.shared is not None:

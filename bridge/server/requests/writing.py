@@ -30,6 +30,10 @@ _EMPTY = frozenset({204, 304})
 T = TypeVar("T")
 
 
+def _nothing(_: Any) -> bytes:
+    return b""
+
+
 class StreamedResponse(web.StreamResponse):
     """A response whose body is written in pieces. It is whole when `write_eof` has returned (`ended`), not before.
 
@@ -62,7 +66,7 @@ class StreamedResponse(web.StreamResponse):
         self._is_empty = False
         self._chunks: asyncio.Transport | None = None
         """The connection, if it is of aiohttp's own server and the body goes out in chunks."""
-        self._make: Callable[[Any], bytes] | None = None
+        self._make: Callable[[Any], bytes] = _nothing
 
     async def prepare(self, request: web.BaseRequest) -> object:  # type: ignore[override]
         """Write the head."""
@@ -92,10 +96,10 @@ class StreamedResponse(web.StreamResponse):
         return self._write_now
 
     def _write_now(self, what: Any) -> bool:
-        transport, make = self._chunks, self._make
-        if transport is None or make is None or transport.is_closing() or transport.get_write_buffer_size() > _WAITING:
+        transport = self._chunks
+        if transport is None or transport.is_closing() or transport.get_write_buffer_size() > _WAITING:
             return False
-        if out := make(what):
+        if out := self._make(what):
             if self._report is not None:
                 self._report.sent += len(out)
             # As aiohttp does, in a coroutine. It buffers nothing, so that chunks stay in order.
@@ -139,7 +143,8 @@ class StreamedResponse(web.StreamResponse):
             await super().write_eof(data)
         if _buffered(http) or not _has_socket(http):
             await in_time(http, self._slow_reader, _flushed(http))
-        self.ended, self._http, self._chunks, self._make = True, None, None, None  # the request refers to its response
+        # The request refers to its response, and what makes the pieces to the run.
+        self.ended, self._http, self._chunks, self._make = True, None, None, _nothing
 
     def _count(self, size: int) -> None:
         if self._report is not None:
