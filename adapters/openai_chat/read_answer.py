@@ -60,15 +60,15 @@ _STOPS = ("stop_reason", "matched_stop", "stopping_word")
 
 
 class _Lane:
-    """The state of one choice. `calls` is None until there is one."""
+    """The state of one choice. `calls`, `annotations` and `audio` are None until there is one."""
 
     __slots__ = ("annotations", "audio", "calls", "finished", "stop", "think")
 
     def __init__(self, think: ThinkSplitter | None) -> None:
         self.calls: Calls | None = None
         self.think = think
-        self.annotations: list[Any] = []
-        self.audio: list[dict[str, Any]] = []
+        self.annotations: list[Any] | None = None
+        self.audio: list[dict[str, Any]] | None = None
         self.finished: FinishReason | None = None
         self.stop: str | None = None
 
@@ -79,18 +79,22 @@ _finished = attrgetter("finished")
 class ChatDecoder(JsonDecoder):
     """One per run. `streamed` is False for a completion in one piece, whose audio then comes once."""
 
+    __slots__ = (
+        "_bad_end", "_known", "_lanes", "_messages", "_plain", "_request", "_run_fields", "_split_think", "_started",
+        "_streamed",
+    )  # fmt: skip
+
     def __init__(self, context: Context, options: BackOptions, *, streamed: bool = True) -> None:
         super().__init__(context)
         self._request = context.request
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
         self._lanes: dict[int, _Lane] = {}
-        self._by_message: set[int] = set()  # the choices whose pieces are messages
-        self._whole: dict[int, dict[str, Any]] = {}  # the last whole message of such choices
+        self._messages: dict[int, dict[str, Any]] = {}  # the choices whose pieces are messages: the last whole ones
         self._started = False
         self._bad_end: Failure | None = None
         self._plain: tuple[str, int] | None = None
-        self._known: dict[str, Any] = {}
+        self._known: dict[str, Any] = {}  # of the run, before it begins
         self._run_fields: dict[str, Any] = {}
 
     def whole(self, completion: dict[str, Any]) -> list[Event]:
@@ -161,6 +165,7 @@ class ChatDecoder(JsonDecoder):
         self.builder.begin(
             model=self._known.get("model"), created_at=self._known.get("created"), extras=shared(extras, _SHARED_OF_RUN)
         )
+        del self._known
 
     def _usage(self, usage: dict[str, Any]) -> None:
         """Running totals on every chunk are seen (capture vllm-usage-every-chunk): the last one counts."""
@@ -228,12 +233,12 @@ class ChatDecoder(JsonDecoder):
             return message
         lane = self._lanes.get(index)
         if lane is None:
-            self._by_message.add(index)
-        if is_whole and index in self._by_message:
+            self._messages[index] = {}
+        if is_whole and index in self._messages:
             return self._grown(index, message)
         if lane is None:
             return message
-        if index not in self._by_message:
+        if index not in self._messages:
             told = {"content", "refusal", *REASONING_FIELDS}
             if lane.calls is not None and lane.calls.any:
                 told.add("tool_calls")
@@ -242,8 +247,7 @@ class ChatDecoder(JsonDecoder):
 
     def _grown(self, index: int, message: dict[str, Any]) -> dict[str, Any]:
         """Return a whole message without what the whole message of the choice before it had."""
-        known = self._whole.get(index, {})
-        self._whole[index] = message
+        known, self._messages[index] = self._messages[index], message
         out = dict(message)
         for name in ("content", "refusal", *REASONING_FIELDS):
             text, before = message.get(name), known.get(name)
@@ -288,7 +292,9 @@ class ChatDecoder(JsonDecoder):
         rest = {} if _DELTA_KEYS.issuperset(delta) else {k: v for k, v in delta.items() if k not in _DELTA_KEYS}
         if isinstance(annotations := rest.get("annotations"), list):
             del rest["annotations"]
-            self._open(index).annotations += annotations
+            lane = self._open(index)
+            lane.annotations = lane.annotations or []
+            lane.annotations += annotations
         self._whole_parts(index, delta)
         self._calls(index, delta)
         self._raw(index, without_empty(rest))
@@ -377,7 +383,7 @@ class ChatDecoder(JsonDecoder):
 
     def _cite(self, index: int, lane: _Lane) -> None:
         """End the text with its citations, which come after it; without a text they are for chat clients only."""
-        annotations, lane.annotations = lane.annotations, []
+        annotations, lane.annotations = lane.annotations or [], None
         flowing = self.builder.flowing(index)
         if flowing is not None and flowing.kind is _TEXT:
             self.builder.end_flow(index, extras=with_citations({NAME: {"annotations": annotations}}, annotations))
@@ -388,7 +394,9 @@ class ChatDecoder(JsonDecoder):
     def _whole_parts(self, index: int, delta: dict[str, Any]) -> None:
         audio, images = delta.get("audio"), delta.get("images")
         if type(audio) is dict and audio:
-            self._open(index).audio.append(audio)
+            lane = self._open(index)
+            lane.audio = lane.audio or []
+            lane.audio.append(audio)
             if self._streamed:
                 self.builder.emit(Raw(NAME, {"index": index, "delta": {"audio": audio}}, repeated=True))
             words = audio.get("transcript")

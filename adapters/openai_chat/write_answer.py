@@ -52,7 +52,7 @@ from bridge.toolkit.template import HOLE, Template, filled
 
 # Read once: a member of an enumeration is slow to look up in Python 3.11.
 _TEXT, _REASONING, _TOOL_CALL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL_CALL
-_FIELDS = {PartKind.TEXT: "content", PartKind.REFUSAL: "refusal"}
+_DELTAS: dict[PartKind, dict[str, Any]] = {PartKind.TEXT: {"content": HOLE}, PartKind.REFUSAL: {"refusal": HOLE}}
 _MOST_CHOICES = 128
 """The largest `n` of the API."""
 _CONSTANT = ("system_fingerprint", "service_tier")
@@ -60,17 +60,22 @@ _OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "erro
 
 
 @dataclass(slots=True)
+class _Added:
+    """What a client has of the lists and numbers of a choice, by path. `numbers` are keys only."""
+
+    entries: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class _Choice:
-    """The state of one choice at the client. `numbers` are keys only: most choices have text only, and an empty set
-    takes 216 bytes, an empty dictionary 64.
-    """
+    """The state of one choice at the client. `added` is None while it has texts and calls only."""
 
     calls: int = 0
     reason: FinishReason | None = None
     thoughts: int = 0
     length: int = 0
-    entries: dict[str, int] = field(default_factory=dict)
-    numbers: dict[str, None] = field(default_factory=dict)
+    added: _Added | None = None
 
 
 @dataclass(slots=True)
@@ -85,7 +90,7 @@ class _Part:
     template: Template | None
     call: int | None = None
     bare: bool = False
-    extras: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, Any] | None = None
     thought: int | None = None
     length: int = 0
     start: int | None = None
@@ -103,7 +108,8 @@ class ChatEncoder(Encoder):
         self._options = options
         self._details = False
         self._head: dict[str, Any] = {}
-        self._first: dict[str, Any] = {}
+        self._first: dict[str, Any] | None = None
+        """What only the first chunk has."""
         self._choices: dict[int, _Choice] = {}
         self._opened = 0
         """All choices below this number are open."""
@@ -171,13 +177,17 @@ class ChatEncoder(Encoder):
             while self._opened < min(choice, _MOST_CHOICES):
                 earlier, self._opened = self._opened, self._opened + 1
                 self._open(earlier)
-            more, self._first = self._first, {}
+            more, self._first = self._first or {}, None
             self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **BESIDE}], more)
         made = self._choices[choice] = _Choice()
         return made
 
     def _addable(self, choice: int, delta: dict[str, Any]) -> dict[str, Any]:
-        return delta if self.in_one_piece else _addable(self._choices[choice], "", delta)
+        if self.in_one_piece:
+            return delta
+        known = self._choices[choice]
+        known.added = known.added or _Added()
+        return _addable(known.added, "", delta)
 
     # -------------------------------------------------------------- run and messages
 
@@ -195,7 +205,7 @@ class ChatEncoder(Encoder):
             self._head |= {name: extras[name] for name in constant if name in extras}
             self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
         if self.in_one_piece:
-            self._completion = Completion(self._head, self._first)
+            self._completion = Completion(self._head, self._first or {})
 
     def message_ended(self, event: MessageEnded) -> None:
         choice = self._choices.get(event.choice) or self._open(event.choice)
@@ -216,7 +226,7 @@ class ChatEncoder(Encoder):
             self._parts[event.part_id] = self._reasoning(index)
             return
         start = choice.length if event.kind is _TEXT else None
-        self._parts[event.part_id] = self._part(index, {_FIELDS[event.kind]: HOLE}, start=start)
+        self._parts[event.part_id] = self._part(index, _DELTAS[event.kind], start=start)
 
     def _cite(self, part: _Part, extras: Extras) -> None:
         """Write the citations of a text, those of a chat backend as they came."""
@@ -268,7 +278,8 @@ class ChatEncoder(Encoder):
         if part.bare:
             # Strict clients parse the arguments: white space is no JSON (capture tool-empty-arguments)
             self._say(part.choice, filled(part.delta, "{}"))
-        late = {k: v for k, v in first_keys(fields_of_call(event.extras)).items() if part.extras.get(k) != v}
+        known = part.extras or {}
+        late = {k: v for k, v in first_keys(fields_of_call(event.extras)).items() if known.get(k) != v}
         if late:
             self._say(part.choice, {"tool_calls": [{"index": part.call, **late}]})
 
@@ -355,26 +366,26 @@ def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:
     return event.choice, TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
 
 
-def _addable(choice: _Choice, path: str, delta: dict[str, Any]) -> dict[str, Any]:
+def _addable(added: _Added, path: str, delta: dict[str, Any]) -> dict[str, Any]:
     """A delta as the SDK's helper can add it up: list entries need an `index`, a number may come once only."""
     out: dict[str, Any] = {}
     for key, value in delta.items():
         path_here = f"{path}.{key}"
         if isinstance(value, dict):
-            out[key] = _addable(choice, path_here, value)
+            out[key] = _addable(added, path_here, value)
         elif isinstance(value, list):
-            out[key] = [_entry(choice, path_here, entry) for entry in value]
+            out[key] = [_entry(added, path_here, entry) for entry in value]
         elif not isinstance(value, (int, float)):
             out[key] = value
-        elif path_here not in choice.numbers:
-            choice.numbers[path_here] = None
+        elif path_here not in added.numbers:
+            added.numbers[path_here] = None
             out[key] = value
     return out
 
 
-def _entry(choice: _Choice, path: str, entry: Any) -> Any:
+def _entry(added: _Added, path: str, entry: Any) -> Any:
     if not isinstance(entry, dict) or type(entry.get("index")) is int:
         return entry
-    number = choice.entries.get(path, 0)
-    choice.entries[path] = number + 1
+    number = added.entries.get(path, 0)
+    added.entries[path] = number + 1
     return {**entry, "index": number}

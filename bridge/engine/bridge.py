@@ -44,6 +44,7 @@ from bridge.run.conversation.turns import ConversationTurns, Turn
 from bridge.run.group import BackendGroup
 from bridge.run.retries import may_ask_elsewhere
 from bridge.run.run import Run
+from bridge.run.timer_wheel import TimerWheel
 from bridge.run.tools.tool_sources import with_tools
 from bridge.stores import open_held_places, open_places
 from bridge.stores.memory_budget import LoadedBytes, MemoryBudget
@@ -89,6 +90,8 @@ class Bridge:
         self._files_route = next((route for route in self.routes if route.serves(Operation.ATTACH)), None)
         self._watchers: list[tuple[str, Watcher]] = []
         self._watches: dict[str, RunWatch] = {}
+        self.timers = TimerWheel()
+        """The deadlines of runs and streams."""
         self.memory_budget = MemoryBudget(config.server.limits.bodies)
         """What the bodies of requests, and what they load, may take in memory."""
         self.store_watch = StoreWatch({})
@@ -299,6 +302,7 @@ class Bridge:
         stack, self._open = self._open, None
         if stack is not None:
             await stack.aclose()
+        self.timers.close()
         self._runs = self._response_now = None
 
     async def __aenter__(self) -> Self:
@@ -343,7 +347,7 @@ class Bridge:
         next_attempts = self._next_attempts(route, request, caller, group, others) if others else ()
         continuation = StreamContinuation() if route.mid_stream_fallback else None
         attempt = await self._attempt(route, request, caller, group, first)
-        return Run(attempt, next_attempts, continuation, self._max_answer)
+        return Run(attempt, next_attempts, continuation, self._max_answer, self.timers)
 
     def _next_attempts(
         self, route: Route, request: Request, caller: RunCaller, group: BackendGroup, backends: Sequence[Backend]

@@ -49,6 +49,38 @@ class _Closed(list[Event]):
         pass
 
 
+class _Calls:
+    """The calls of an answer.
+
+    Attributes:
+        pending: The calls without a result, in order of appearance: the choices in which each was made.
+        unanswered: How many of them there are in each choice.
+        made_ids: The ids that calls got here, by what stood in the place of an id.
+    """
+
+    __slots__ = ("made_ids", "pending", "unanswered")
+
+    def __init__(self) -> None:
+        self.pending: OrderedDict[str, set[int]] = OrderedDict()
+        self.unanswered: dict[int, int] = {}
+        self.made_ids: dict[str | None, str] = {}
+
+    def ask(self, call_id: str, choice: int) -> None:
+        """Note a call in a choice."""
+        choices = self.pending.setdefault(call_id, set())
+        if choice not in choices:
+            choices.add(choice)
+            self.unanswered[choice] = self.unanswered.get(choice, 0) + 1
+
+    def answer(self, call_id: str) -> str:
+        """Note a result; return the id of its call."""
+        if call_id in NO_IDS:
+            call_id = self.made_ids.get(call_id, call_id)
+        for choice in self.pending.pop(call_id, ()):
+            self.unanswered[choice] -= 1
+        return call_id
+
+
 class Builder:
     """Builds the events of one run. Report what the protocol says, then `take()` the events.
 
@@ -62,6 +94,7 @@ class Builder:
     """
 
     __slots__ = (
+        "_calls",
         "_emitted",
         "_end_extras",
         "_failure",
@@ -71,15 +104,12 @@ class Builder:
         "_ids",
         "_interrupted",
         "_last",
-        "_made_ids",
         "_make_id",
         "_messages",
         "_out",
         "_parts",
-        "_pending",
         "_reason",
         "_started",
-        "_unanswered",
         "_usage",
         "answered",
         "cutting",
@@ -87,19 +117,16 @@ class Builder:
     )
 
     def __init__(self, run_id: str, thread_id: str | None, created_at: float, make_id: Callable[[str], str]) -> None:
-        self._head = ev.RunStarted(run_id, thread_id, None, created_at)
+        self._head = ev.RunStarted(run_id, thread_id, None, created_at)  # until it is emitted
         self._make_id = make_id
         self._out: list[Event] = []
-        self._last: list[Event] = []
+        self._last: list[Event]  # once the run is over
         self._started = False
         self._messages: dict[Hashable, OpenMessage] = {}
         self._ids: set[str] = set()
         self._parts: dict[Hashable, OpenPart] = {}
         self._flows: dict[Hashable, OpenPart] = {}
-        # Calls without a result: the choices in which each was made, and how many there are in each choice.
-        self._pending: OrderedDict[str, set[int]] = OrderedDict()
-        self._unanswered: dict[int, int] = {}
-        self._made_ids: dict[str | None, str] = {}
+        self._calls: _Calls | None = None
         self._usage: ev.UsageReported | None = None
         self._interrupted = False
         self._emitted = False
@@ -144,6 +171,7 @@ class Builder:
         if not self._started and not self.done:
             self._started = True
             self._out.append(self._head)
+            del self._head
 
     def take(self) -> list[Event]:
         """The events made since the last call, in order."""
@@ -244,7 +272,7 @@ class Builder:
             return known
         part = self._new_part(message, kind, part_id, call_id, name, origin, server_label, extras)
         self._parts[key] = part
-        part.message.open[key] = None
+        part.message.opened(key)
         return part
 
     def part(self, key: Hashable) -> OpenPart | None:
@@ -275,7 +303,7 @@ class Builder:
         """Ends the part `key`. `status` overrides the one that follows from `cutting`."""
         part = self._parts.pop(key, None)
         if part is not None:
-            del part.message.open[key]
+            part.message.closed(key)
             self._end(part, signature, redacted, extras, status)
 
     def flow(self, message: Hashable, kind: PartKind, text: str, extras: Extras | None = None) -> None:
@@ -346,10 +374,8 @@ class Builder:
     ) -> None:
         """A tool ran on the backend's side; its call is no longer one that the client must answer."""
         self.answered = True
-        if call_id in NO_IDS:
-            call_id = self._made_ids.get(call_id, call_id)
-        for choice in self._pending.pop(call_id, ()):
-            self._unanswered[choice] -= 1
+        if self._calls is not None:
+            call_id = self._calls.answer(call_id)
         self.emit(ev.ToolResulted(call_id, parts, name, is_error, message_id, extras))
 
     def usage(self, report: ev.UsageReported) -> None:
@@ -374,16 +400,16 @@ class Builder:
     @property
     def open_calls(self) -> list[str]:
         """Call ids without a result, in order of appearance."""
-        return list(self._pending)
+        return [] if self._calls is None else list(self._calls.pending)
 
     @property
     def oldest_call(self) -> str | None:
         """The first of `open_calls`."""
-        return next(iter(self._pending), None)
+        return None if self._calls is None else next(iter(self._calls.pending), None)
 
     def is_unanswered(self, call_id: str) -> bool:
         """Return whether there is a call with this id and no result of it."""
-        return call_id in self._pending
+        return self._calls is not None and call_id in self._calls.pending
 
     # ------------------------------------------------------------------ the end
 
@@ -452,7 +478,7 @@ class Builder:
             return reason
         if self._interrupted:
             return _INTERRUPTED
-        return _TOOL_CALLS if self._unanswered.get(choice) else _STOP
+        return _TOOL_CALLS if self._calls is not None and self._calls.unanswered.get(choice) else _STOP
 
     # ------------------------------------------------------------------ inside
 
@@ -485,17 +511,15 @@ class Builder:
         self._ids.add(chosen)
         message.parts += 1
         if kind is _TOOL_CALL:
+            calls = self._calls = self._calls or _Calls()
             if call_id is None or call_id in NO_IDS:
                 wire_id, call_id = call_id, self._make_id("call")
-                self._made_ids[wire_id] = call_id
+                calls.made_ids[wire_id] = call_id
             if not name:
                 # No client can run such a call, and APIs of models refuse it in a history
                 self.fail(Failure(ErrorCode.BACKEND_PROTOCOL, "The backend sent a tool call without a name."))
                 name = ""
-            choices = self._pending.setdefault(call_id, set())
-            if message.choice not in choices:
-                choices.add(message.choice)
-                self._unanswered[message.choice] = self._unanswered.get(message.choice, 0) + 1
+            calls.ask(call_id, message.choice)
         self.answered = self.answered or kind is not _REASONING
         part = OpenPart(chosen, kind, message, call_id)
         self._out.append(

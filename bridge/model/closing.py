@@ -34,12 +34,13 @@ class OpenParts:
             return
         self.started = _walk(events, self._parts, self._messages) or self.started
 
-    def fail(self, failure: Failure, head: ev.RunStarted) -> list[Event]:
+    def fail(self, failure: Failure, head: ev.RunStarted | None) -> list[Event]:
         """The events that end the run with this failure, to be fed in their turn; `head` is for a run without one."""
         if self.ended:
             return []
         end = ev.RunFailed(failure)
-        return [*(() if self.started else (head,)), *_closers(self._parts, self._messages, _status(end)), end]
+        begun = [] if self.started or head is None else [head]
+        return [*begun, *_closers(self._parts, self._messages, _status(end)), end]
 
     def closers_after(self, events: list[Event], end: Event) -> list[Event]:
         """The events that close what is open once these, which hold no terminal event, were fed: as `end`, the terminal

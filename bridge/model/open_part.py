@@ -30,7 +30,19 @@ class OpenMessage:
     parts: int = 0
     ended: bool = False
     reason: FinishReason | None = None
-    open: dict[Hashable, None] = field(default_factory=dict)
+    open: dict[Hashable, None] | None = None
+    """The keys of open parts, if it has had any: pieces that flow have none."""
+
+    def opened(self, key: Hashable) -> None:
+        """Note an open part."""
+        if self.open is None:
+            self.open = {}
+        self.open[key] = None
+
+    def closed(self, key: Hashable) -> None:
+        """Note that a part is no longer open."""
+        if self.open is not None:
+            del self.open[key]
 
 
 _NOTHING = r"(?:\{\s*\}|null|\"\")"

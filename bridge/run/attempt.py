@@ -34,6 +34,11 @@ class BackendAttempt:
         stages: What the events of this backend pass on their way to the client.
     """
 
+    __slots__ = (
+        "_amended", "_asked_for", "_recorder", "_shown", "_survey", "_unproved", "_untouched", "backend", "call",
+        "info", "linked", "lost", "request", "stages", "turn",
+    )  # fmt: skip
+
     def __init__(
         self,
         request: Request,
@@ -61,19 +66,19 @@ class BackendAttempt:
         self._untouched = untouched
         self._survey: Survey | None = None
         self._asked_for = request.model
-        self.stages: list[StageFunction] = []
+        passed: list[StageFunction] = []
         if continued:
-            self.stages.append(ContinuedText(continued))
+            passed.append(ContinuedText(continued))
         configured: list[StageFunction] = []
         if not untouched:
             prepared = prepare(stages, StageContext(request, front, backend.capabilities, options, self.lost))
             request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
-            self.stages += prepared.first
+            passed += prepared.first
             if backend.remembered.models:
                 info.amendments = backend.remembered.rows(backend.model_for(self._asked_for))
         self.request = request
         self._amended = 0
-        self._unproved: list[tuple[Amendment, Failure]] = []
+        self._unproved: list[tuple[Amendment, Failure]] | None = None
         self.turn = turn
         self.linked = linked
         self._recorder = _AnswerRecorder(turn.for_client) if turn is not None else None
@@ -81,13 +86,14 @@ class BackendAttempt:
         self._shown = _AnswerRecorder() if turn is not None and turn.finds_by_digest and configured else self._recorder
         if self._recorder is not None:
             # Before the configured stages: a conversation holds what the backend said, not what this client is shown.
-            self.stages.append(self._recorder)
+            passed.append(self._recorder)
         if info.shown_thread is not None:
             # Behind the conversation, which keeps the name that the backend may have given it.
-            self.stages.append(_ShowThread(info.shown_thread))
-        self.stages += configured
+            passed.append(_ShowThread(info.shown_thread))
+        passed += configured
         if self._shown is not None and self._shown is not self._recorder:
-            self.stages.append(self._shown)
+            passed.append(self._shown)
+        self.stages: Sequence[StageFunction] = tuple(passed)
         self.call: Call = (
             KnownAnswer(info, [self.head(), *turn.reply])
             if turn is not None and turn.reply is not None
@@ -141,6 +147,7 @@ class BackendAttempt:
             call = await self._call_with(row)
             if call is not None:
                 self._amended += 1
+                self._unproved = self._unproved or []
                 self._unproved.append((row, failure))
                 log.info("run %s: backend %s is asked once more: %s", self.info.run_id, self.backend.name, row.what)
                 await self.call.close()
@@ -150,17 +157,17 @@ class BackendAttempt:
 
     def answered(self) -> None:
         """Note that the backend took the request: what it was amended by is what its model needs."""
-        for row, failure in self._unproved:
+        for row, failure in self._unproved or ():
             if row.lasts:
                 self.backend.remembered.add(self.backend.model_for(self._asked_for), row, failure)
-        self._unproved.clear()
+        self._unproved = self._survey = None  # there is no further call
 
     async def _call_with(self, row: Amendment) -> Call | None:
         """Return the next call with one more amendment; None if that changes nothing of the request."""
-        known, self.info.amended = self.info.amendments, []
-        self.info.amendments = (*known, row)
+        known, amended = self.info.amendments, list[Amendment]()
+        self.info.amendments, self.info.amended = (*known, row), amended
         call = self._next_call()
-        if row in self.info.amended:
+        if row in amended:
             return call
         await call.close()
         self.info.amendments = known

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from bridge.contract import (
@@ -28,6 +29,8 @@ from bridge.run.breaker import CircuitBreaker
 from bridge.run.retries import RetryBudget, RetryPolicy
 
 _QUESTION = 60.0
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,14 @@ class CallInfo:
     by another. `names_thread`: the client named the thread itself. `thread_of_backend`: the thread has the name that
     the backend gave it. `continues`: the backend has the thread, as far as the bridge knows. `may_ask`: the client can
     be asked, and answers with its next request. `caches`: it cannot say what is to be cached. `amendments` are the
-    changes of the body that the model is known to need; the backend notes in `amended` which of them changed it.
+    changes of the body that the model is known to need; the backend notes in `amended`, if there is one, which of them changed it.
     """
 
     run_id: str
     thread_id: str | None
     created_at: float
     request_id: str | None = None
-    forwarded: dict[str, str] = field(default_factory=dict)
+    forwarded: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
     raw_body: bytes | None = None
     owner: str = ""
     shown_thread: str | None = None
@@ -80,7 +83,7 @@ class CallInfo:
     may_ask: bool = True
     caches: bool = False
     amendments: tuple[Amendment, ...] = ()
-    amended: list[Amendment] = field(default_factory=list)
+    amended: list[Amendment] | None = None
 
 
 class Call(Protocol):
@@ -232,7 +235,7 @@ class Backend(Protocol):
     def call(self, request: Request, info: CallInfo, lost: Losses) -> Call:
         """Encode the request, without I/O. Raises `Unsupported` if the dialect cannot express it."""
 
-    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> Mapping[str, str]:
         """Return the client's headers that go to this backend; `front` is the client's dialect."""
 
     async def models(self) -> list[ModelInfo]:

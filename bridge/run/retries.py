@@ -122,12 +122,14 @@ class Tries:
         repeated: Tries at a backend after its first one.
     """
 
+    __slots__ = ("_number", "_others", "_pass", "attempt", "backends", "repeated")
+
     def __init__(self, attempt: BackendAttempt, others: Sequence[NextAttempt]) -> None:
         """`others`: where to ask instead, in order."""
         self.attempt = attempt
         self.backends = [attempt.backend.name]
         self.repeated = 0
-        self._others = list(others)
+        self._others = list(others) or None
         self._number = 1
         self._pass: Pass | None = None
         attempt.backend.budget.called()
@@ -158,7 +160,7 @@ class Tries:
 
     def give_up(self) -> None:
         """Ask no other backend from now on."""
-        self._others.clear()
+        self._others = None
 
     async def next(self, failure: Failure, text: str = "") -> bool:
         """Make the next call after a failed one, here or at another backend; return False if there is none.

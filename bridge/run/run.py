@@ -22,6 +22,7 @@ from bridge.run.conversation.turns import Turn
 from bridge.run.retries import Tries, failed_at_once, may_ask_elsewhere
 from bridge.run.stream_stats import StreamStats
 from bridge.run.timeouts import Clock
+from bridge.run.timer_wheel import TimerWheel
 from bridge.stores.joint import Joint
 from bridge.translation import Reader
 from bridge.translation.stage import StageFunction
@@ -47,30 +48,37 @@ class Run:
         joint: A transaction that is to store the conversation at the end of the run, if it can.
     """
 
+    __slots__ = (
+        "_broke", "_clock", "_continuation", "_max_answer", "_size", "_write", "continued_at", "first", "joint", "lost",
+        "reader", "started", "stats", "tries",
+    )  # fmt: skip
+
     def __init__(
         self,
         attempt: BackendAttempt,
         others: Sequence[NextAttempt] = (),
         continuation: StreamContinuation | None = None,
         max_answer: int | None = None,
+        wheel: TimerWheel | None = None,
     ) -> None:
         """`others`: where to ask instead, in order, while nothing of the backend's content was passed on; with
         `continuation` also later. `max_answer` limits the whole answer, in bytes as they come from the backend.
+        `wheel` has the deadlines of all runs; by default this one has a wheel of its own.
         """
         self.tries = Tries(attempt, others)
         self._continuation = continuation if others else None
         self._max_answer = max_answer
         self._size = 0
         self._broke: Failure | None = None
-        self._write: Callable[[list[Event]], bool] | None = None
+        self._write: Callable[[list[Event]], bool] = _unwritten
         self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
         self.lost = attempt.lost
         self.stats = StreamStats()
-        self.continued_at: list[int] = []
+        self.continued_at: tuple[int, ...] = ()
         self.started = time.monotonic()
         self.first: float | None = None
         self.joint: Joint | None = None
-        self._clock = Clock(attempt.backend.timeouts, self.started, lambda: self.tries.attempt.call.awaits_whole)
+        self._clock = Clock(self.started, self.tries, wheel or TimerWheel())
 
     @property
     def ended(self) -> bool:
@@ -158,27 +166,24 @@ class Run:
         if self._continuation is None:
             self._write = write
             if self._clock.opened:
-                self._begin_to_pass(write)
+                self.tries.attempt.call.pass_deltas(self._passed)
 
-    def _begin_to_pass(self, write: Callable[[list[Event]], bool]) -> None:
-        self.tries.attempt.call.pass_deltas(partial(self._passed, write))
-
-    def _passed(self, write: Callable[[list[Event]], bool], events: list[Event]) -> bool:
+    def _passed(self, events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
-        clock = self._clock
-        if clock.expired is not None or clock.waiting is None or self.reader.ended:
+        clock, reader = self._clock, self.reader
+        if clock.expired is not None or clock.waiting is None or reader.ended:
             return False
         if not events:
             clock.waiting = time.monotonic()
             return True
         if self._max_answer is not None and size + self.tries.attempt.call.received > self._max_answer:
             return False
-        for stage in self.reader.stages:
+        for stage in reader.stages:
             if not stage.passes_deltas:
                 return False
-        if not write(events) or self.reader.ended:
+        if not self._write(events) or reader.ended:
             return False  # ended: it could not be encoded
-        for observer in self.reader.observers:
+        for observer in reader.observers:
             observer.passed(events)
         self._size = size
         now = time.monotonic()
@@ -211,8 +216,8 @@ class Run:
             self.tries.answered()
             self.first = self.first or time.monotonic()
         self._clock.opened = True
-        if self._write is not None:
-            self._begin_to_pass(self._write)
+        if self._write is not _unwritten:
+            self.tries.attempt.call.pass_deltas(self._passed)
         if type(events[-1]) not in TERMINAL:
             # From now on the idle limit counts, which may pass before the one that was watched so far.
             self._clock.watch()
@@ -262,10 +267,10 @@ class Run:
         self.reader.pass_through(self._stages())
         self._clock.elsewhere(self.backend.timeouts)
 
-    def _stages(self) -> list[StageFunction]:
+    def _stages(self) -> Sequence[StageFunction]:
         """Return the stages that events pass: those of the attempt, then the join with an earlier backend's answer."""
-        stages: list[StageFunction] = [*self.tries.attempt.stages]
-        return stages if self._continuation is None else [*stages, self._continuation.join]
+        stages = self.tries.attempt.stages
+        return stages if self._continuation is None else (*stages, self._continuation.join)
 
     async def _continued(self, events: list[Event]) -> list[Event]:
         """Returns a batch through all stages, where another backend may continue the answer when one breaks off."""
@@ -290,7 +295,7 @@ class Run:
                 self._follow()
                 continuation.begin()
                 self._clock.start_over()
-                self.continued_at.append(len(continuation.text))
+                self.continued_at = (*self.continued_at, len(continuation.text))
                 return left
         if not self.continued_at:
             return events
@@ -377,6 +382,11 @@ class Run:
             log.error("run %s: the conversation was not stored: %s", self.tries.attempt.info.run_id, error.message)
         finally:
             turn.joint = None  # what comes later is stored at once
+
+
+def _unwritten(events: list[Event]) -> bool:
+    """Leave deltas to `read`."""
+    return False
 
 
 def _ends(events: list[Event]) -> bool:

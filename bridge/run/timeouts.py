@@ -1,7 +1,7 @@
 """The timeouts of a run: of a silent backend before its first content and after it, and in total.
 
-`asyncio.timeout` around each read would cost 8-9 us per event. Reads only store the time, and one timer per run checks
-whether a limit has passed; if so, it cancels the waiting read, which converts the cancellation into an error.
+`asyncio.timeout` around each read would cost 8-9 us per event. Reads only store the time, and one deadline per run
+checks whether a limit has passed; if so, it cancels the waiting read, which converts the cancellation into an error.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import current_task
-from collections.abc import Callable
 
 from bridge.errors import ErrorCode, Failure
 from bridge.run.backend import Timeouts
+from bridge.run.retries import Tries
+from bridge.run.timer_wheel import TimerWheel
+
+_SOON = 0.02
+"""Seconds between two looks at a run at least."""
 
 
 class Clock:
@@ -24,12 +28,18 @@ class Clock:
         waiting: Since when the backend is waited for; None while it is not. Set to None when a read is over.
     """
 
-    def __init__(self, limits: Timeouts, now: float, awaits_whole: Callable[[], bool]) -> None:
-        """`awaits_whole`: the answer is expected in one piece, so that only the limit in total applies."""
-        self._limits = limits
-        self._awaits_whole = awaits_whole
+    __slots__ = (
+        "_began", "_cancellations", "_due_at", "_heard", "_limits", "_loop", "_reader", "_refused", "_slot", "_tries",
+        "_wheel", "expired", "opened", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, now: float, tries: Tries, wheel: TimerWheel) -> None:
+        """`tries`: those of the run. To an answer that is expected in one piece, only the limit in total applies."""
+        self._limits = tries.attempt.backend.timeouts
+        self._tries = tries
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._wheel = wheel
+        self._slot: float | None = None  # of the wheel; None while nothing is waited for
         self._due_at = 0.0
         self._reader: asyncio.Task[object] | None = None
         self._cancellations = 0
@@ -83,27 +93,26 @@ class Clock:
         """Wait for the first content again, as after a change of the backend."""
         self.opened, self._refused, self._heard = False, None, time.monotonic()
 
-    # ------------------------------------------------------------------ the timer
+    # ------------------------------------------------------------------ the deadline
 
     def watch(self) -> None:
-        """Set the timer for the next limit."""
+        """Set the deadline for the next limit."""
         due = self._due()
-        if due is None or (self._timer is not None and self._due_at <= due):
+        if due is None or (self._slot is not None and self._due_at <= due):
             return
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._slot is not None:
+            self.stop()
         self._look_at(due)
 
     def stop(self) -> None:
         """The run is over."""
-        self._awaits_whole = _never  # it refers to the run, which refers to this clock
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._slot is not None:
+            self._wheel.remove(self, self._slot)
+            self._slot = None
 
     def _look_at(self, due: float) -> None:
         self._due_at = due
-        self._timer = self._loop.call_later(max(0.02, due - time.monotonic()), self._check)
+        self._slot = self._wheel.add(self, max(_SOON, due - time.monotonic()))
 
     def _due(self, awaits_whole: bool = False) -> float | None:
         """When the next limit passes. Only waiting for the backend counts as its silence."""
@@ -116,10 +125,10 @@ class Clock:
         end = self._began + limits.total
         return min(end, since + wait) if wait else end
 
-    def _check(self) -> None:
+    def expire(self) -> None:
         """Gives the backend up when a limit has passed, else comes back when the next one does."""
-        due, now = self._due(self._awaits_whole()), time.monotonic()
-        self._timer = None
+        due, now = self._due(self._tries.attempt.call.awaits_whole), time.monotonic()
+        self._slot = None
         if due is None:
             return
         if due > now:
@@ -143,7 +152,3 @@ class Clock:
             text = f"The backend sent nothing for {limits.first_event:g} s before its first content"
             text += " (timeouts.first_event)."
         return Failure(ErrorCode.BACKEND_TIMEOUT, text)
-
-
-def _never() -> bool:
-    return False

@@ -43,6 +43,8 @@ class JsonDecoder:
     `read` must accept any JSON object: check the type of each field before using it.
     """
 
+    __slots__ = ("_repeat", "builder", "saw_unknown")
+
     def __init__(self, context: Context) -> None:
         self.builder: Builder = context.builder()
         self._repeat: Repeat | None = None

@@ -90,6 +90,9 @@ class Encoder(EncoderLike):
     _handlers: ClassVar[Mapping[type, Callable[[Any, Any], None]]] = {}
     _at_once: Set[type] = DELTAS
     """Types of events that are written at once while nothing waits."""
+    _ends_batches: ClassVar[bool] = False
+    """True if it has a `batch_ended` of its own."""
+    _cut_calls: CutCalls | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -101,6 +104,7 @@ class Encoder(EncoderLike):
             handlers |= {_PIECES[kind]: _buffer for kind in cls.buffered}
         cls._handlers = handlers
         cls._at_once = _passing(cls.free)
+        cls._ends_batches = cls.batch_ended is not Encoder.batch_ended
 
     def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
         """`card` is the card of the dialect with the options of the route; `lane` is that of `Sequencer`."""
@@ -114,15 +118,17 @@ class Encoder(EncoderLike):
         """True while `accumulate` gets the frames: payloads are then not made to bytes."""
         self.usage: ev.UsageReported | None = None
         """The token counts that the backend reported."""
-        self.open_buffers: dict[str, tuple[ev.PartStarted, list[str]]] = {}
-        """The open parts of kinds that are `buffered`, with their pieces so far."""
+        self.open_buffers: dict[str, tuple[ev.PartStarted, list[str]]]
+        """The open parts of kinds that are `buffered`, with their pieces so far; unset if no kind is."""
+        if self.buffered:
+            self.open_buffers = {}
         self._projection = Projection(card, context.lost, self.dialect, self.keeps, marks_refusals=self.marks_refusals)
         one_choice = context.lost if self._projection.has_one_choice else None
         self._sequencer = Sequencer(one_choice, self.free, self.inline, self.within, lane)
         if self.free is not type(self).free:  # as an option of the route says
             self._at_once = _passing(self.free)
-        self._cut_calls = CutCalls() if self.holds_cut_calls else None
-        self._ends_batches = type(self).batch_ended is not Encoder.batch_ended
+        if self.holds_cut_calls:
+            self._cut_calls = CutCalls()
 
     def encode(self, events: Sequence[Event]) -> list[FrameLike]:
         """Return the frames of these events, possibly none. `Heartbeat` keeps the connection open."""
@@ -193,7 +199,7 @@ class Encoder(EncoderLike):
 
     def separator_before(self, part_id: str) -> int:
         """Return how many characters at the beginning of an open text separate it from the text before."""
-        return self._projection.separators.get(part_id, 0)
+        return self._projection.separator_of(part_id)
 
     def without_form(self, event: ev.ContentAdded) -> None:
         """Do what the card says with a medium of a kind that the encoder `keeps`, and that it has no form for."""

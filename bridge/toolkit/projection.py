@@ -41,6 +41,25 @@ _PARTS: dict[PartKind, Feature] = {
 }
 
 
+class _Rare:
+    """What only some answers need.
+
+    Attributes:
+        separators: The characters of the separator at the beginning of each open text that has one.
+        called: The ids of calls.
+        questions: What becomes a text at the end.
+        audible: The choices that have an audio, where a choice has one at most.
+    """
+
+    __slots__ = ("audible", "called", "questions", "separators")
+
+    def __init__(self) -> None:
+        self.separators: dict[str, int] = {}
+        self.called: set[str | None] = set()
+        self.questions: list[ev.Interrupted] = []
+        self.audible: set[int] = set()
+
+
 class Projection:
     """The events of one run -> those that a dialect can write.
 
@@ -59,8 +78,8 @@ class Projection:
     """
 
     __slots__ = (
-        "_audible", "_called", "_card", "_dialect", "_hidden", "_keeps", "_last", "_lost", "_marks_refusals",
-        "_questions", "_separates", "_supports", "_texts", "has_one_choice", "rules", "separators", "watched",
+        "_card", "_dialect", "_keeps", "_last", "_lost", "_marks_refusals", "_rare", "_separates", "_supports",
+        "has_one_choice", "rules", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -72,10 +91,10 @@ class Projection:
         *,
         marks_refusals: bool = False,
     ) -> None:
-        self.watched: set[str] = set()
-        """The open parts whose next piece has to be passed to `feed`; pieces of all others are written as they are."""
-        self.separators: dict[str, int] = {}
-        """The characters of the separator at the beginning of each open text that has one."""
+        self.watched: dict[str, Feature | ev.PartStarted] = {}
+        """The open parts whose next piece has to be passed to `feed`: those that are hidden, each with its feature, and
+        texts without a piece. Pieces of all others are written as they are.
+        """
         self._supports, self.rules, self._separates, self.has_one_choice = _plan(card, tuple(keeps))
         """`rules`: what is done with events of these types; all others are written as they are."""
         self._card = card
@@ -83,13 +102,19 @@ class Projection:
         self._dialect = dialect
         self._keeps = keeps
         self._marks_refusals = marks_refusals
-        self._hidden: dict[str, Feature] = {}
-        # Each open text that has no piece yet, and by choice the message of the last text that a client may go on.
-        self._texts: dict[str, ev.PartStarted] = {}
+        # By choice, the message of the last text that a client may go on.
         self._last: dict[int, str | None] = {}
-        self._called: set[str | None] = set()
-        self._questions: list[ev.Interrupted] = []
-        self._audible: set[int] = set()  # the choices that have an audio, where a choice has one at most
+        self._rare: _Rare | None = None
+
+    def separator_of(self, part_id: str) -> int:
+        """Return how many characters at the beginning of an open text separate it from the text before."""
+        return 0 if self._rare is None else self._rare.separators.get(part_id, 0)
+
+    @property
+    def _noted(self) -> _Rare:
+        if self._rare is None:
+            self._rare = _Rare()
+        return self._rare
 
     def feed(self, event: Event) -> Iterable[Event]:
         """Return what is to be written for an event."""
@@ -140,13 +165,12 @@ class Projection:
             self._lost.add(Feature.TOOL_ORIGIN)
             event = replace(event, origin=_FUNCTION)
         if support is _DROP:
-            self._hidden[event.part_id] = feature
-            self.watched.add(event.part_id)
+            self.watched[event.part_id] = feature
             if feature is Feature.TOOL_CALL:
                 self._lost.add(feature)
             return ()
         if event.kind is _CALL:
-            self._called.add(event.call_id)
+            self._noted.called.add(event.call_id)
         is_text = event.kind is _TEXT
         if event.kind is _REFUSAL and support is Support.TEXT and not is_beside(event.extras, self._dialect):
             self._lost.add(feature, _AS_TEXT)
@@ -154,22 +178,21 @@ class Projection:
             if not self._marks_refusals:
                 event = replace(event, kind=PartKind.TEXT)
         if is_text and (self._separates or not self._card.logprobs):
-            self._texts[event.part_id] = event
-            self.watched.add(event.part_id)
+            self.watched[event.part_id] = event
         return (event,)
 
     def _piece(self, event: ev.TextDelta | ev.ReasoningDelta | ev.ArgsDelta) -> Sequence[Event]:
-        hidden = self._hidden.get(event.part_id)
-        if hidden is not None:
+        noted = self.watched.get(event.part_id)
+        if isinstance(noted, Feature):
             if event.text:
-                self._lost.add(hidden)
+                self._lost.add(noted)
             return ()
-        if event.text and (started := self._texts.pop(event.part_id, None)) is not None:
-            self.watched.discard(event.part_id)
+        if event.text and noted is not None:
+            del self.watched[event.part_id]
             if event.extras and not self._card.logprobs and logprobs_in(event.extras):
                 self._lost.add(Feature.RAW, "log probabilities")
-            if separator := self._before(started.choice, started.message_id):
-                self.separators[event.part_id] = len(separator)
+            if separator := self._before(noted.choice, noted.message_id):
+                self._noted.separators[event.part_id] = len(separator)
                 event = replace(event, text=separator + event.text)
         return (event,)
 
@@ -183,12 +206,10 @@ class Projection:
         return self._card.separator if last not in (None, message_id) else ""
 
     def _part_ended(self, event: ev.PartEnded) -> Sequence[Event]:
-        hidden: Feature | None = None
-        if event.part_id in self.watched:  # it is hidden, or a text without a piece
-            self.watched.remove(event.part_id)
-            self._texts.pop(event.part_id, None)
-            hidden = self._hidden.pop(event.part_id, None)
-        self.separators.pop(event.part_id, None)
+        noted = self.watched.pop(event.part_id, None)
+        hidden = isinstance(noted, Feature)
+        if self._rare is not None:
+            self._rare.separators.pop(event.part_id, None)
         is_signed = event.signature is not None or event.redacted is not None
         if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)
@@ -211,9 +232,10 @@ class Projection:
     def _content(self, event: ev.ContentAdded) -> Iterable[Event]:
         feature, support = answer_feature(event.part), self._content_support(event.part)
         if support is Support.EXACT and feature is Feature.AUDIO and self._card.audio_last:
-            if event.choice in self._audible and feature not in self._keeps:
+            audible = self._noted.audible
+            if event.choice in audible and feature not in self._keeps:
                 support = self._card.other_media
-            self._audible.add(event.choice)
+            audible.add(event.choice)
         if support is not Support.EXACT:
             return self._as(support, event)
         if not self._card.file_ids and isinstance(event.part, Media) and isinstance(event.part.source, FileRef):
@@ -249,9 +271,10 @@ class Projection:
             return
         yield ev.PartStarted(part_id, message_id, PartKind.TEXT, choice=choice)
         separator = self._before(choice, message_id)
-        self.separators[part_id] = len(separator)
+        separators = self._noted.separators
+        separators[part_id] = len(separator)
         yield ev.TextDelta(part_id, separator + text)
-        del self.separators[part_id]
+        del separators[part_id]
         yield ev.PartEnded(part_id)
 
     def _hidden_result(self, event: ev.ToolResulted) -> Sequence[Event]:
@@ -270,7 +293,7 @@ class Projection:
             return (event,)
         self._lost.add(Feature.INTERRUPT, _AS_TEXT if support is Support.TEXT else "")
         if support is Support.TEXT:
-            self._questions.append(event)
+            self._noted.questions.append(event)
         return ()
 
     def _finished(self, event: ev.RunFinished) -> Sequence[Event]:
@@ -281,17 +304,17 @@ class Projection:
             return (ev.RunFailed(REFUSED[event.reason], event.ended_at, event.extras),)
         if feature is not None and support is _DROP:
             self._lost.add(feature)
-        if not self._questions or event.reason is _CANCELED:
+        if self._rare is None or event.reason is _CANCELED:
             return (event,)
-        return (*self._asked(), event)
+        return (*self._asked(self._rare), event)
 
-    def _asked(self) -> list[Event]:
+    def _asked(self, noted: _Rare) -> list[Event]:
         """Return the questions as texts, each a message of its own; one about a call is expressed by that call."""
         out: list[Event] = []
-        for number, question in enumerate(self._questions):
+        for number, question in enumerate(noted.questions):
             name = f"interrupt {number}"
             text = interrupt_text(question)
-            if text and question.call_id not in self._called:
+            if text and question.call_id not in noted.called:
                 part = self._text(0, name, f"{name} text", text)
                 out += [ev.MessageStarted(name), *part, ev.MessageEnded(name, MessageStatus.COMPLETED)]
         return out

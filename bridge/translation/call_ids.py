@@ -78,9 +78,7 @@ class UniqueCallIds(Stage):
 
     def __init__(self, messages: list[Message]) -> None:
         self._messages = messages
-        self._ids: CallIds | None = None
-        self._names: dict[str, deque[str]] = {}  # of calls of this answer without a result, by the backend's id
-        self._last: dict[str, str] = {}  # of the last call that had a result, by the backend's id
+        self._names: _Names | None = None
 
     def __call__(self, events: list[Event]) -> list[Event]:
         for event in of_types(events, _OF_CALLS):
@@ -88,9 +86,24 @@ class UniqueCallIds(Stage):
                 break
         else:
             return events
-        return [self._one(event) if type(event) in _OF_CALLS else event for event in events]
+        if self._names is None:
+            self._names = _Names(self._messages)
+        rename = self._names.rename
+        return [rename(event) if type(event) in _OF_CALLS else event for event in events]
 
-    def _one(self, event: Event) -> Event:
+
+class _Names:
+    """The ids of the calls of one answer, once it has one."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        """`messages`: of the conversation before it."""
+        self._messages = messages
+        self._ids: CallIds | None = None
+        self._waiting: dict[str, deque[str]] = {}  # calls without a result, by the backend's id
+        self._last: dict[str, str] = {}  # the last call that had a result, by the backend's id
+
+    def rename(self, event: Event) -> Event:
+        """Return an event of a call with the id of that call."""
         if isinstance(event, PartStarted):
             if event.kind is not _TOOL_CALL or not event.call_id:
                 return event
@@ -98,16 +111,16 @@ class UniqueCallIds(Stage):
                 made, finished = _calls_in(self._messages)
                 self._ids = CallIds(made, used=finished, mark=REPEAT)
             call_id = self._ids.id_for(event.call_id)
-            self._names.setdefault(event.call_id, deque()).append(call_id)
+            self._waiting.setdefault(event.call_id, deque()).append(call_id)
             return event if call_id == event.call_id else replace(event, call_id=call_id)
         if isinstance(event, ToolResulted):
-            waiting = self._names.get(event.call_id)
+            waiting = self._waiting.get(event.call_id)
             if waiting:
                 self._last[event.call_id] = waiting.popleft()
             call_id = self._last.get(event.call_id, event.call_id)
             return event if call_id == event.call_id else replace(event, call_id=call_id)
         if isinstance(event, Interrupted) and event.call_id:
-            waiting = self._names.get(event.call_id)
+            waiting = self._waiting.get(event.call_id)
             call_id = waiting[-1] if waiting else self._last.get(event.call_id, event.call_id)
             return event if call_id == event.call_id else replace(event, call_id=call_id)
         return event

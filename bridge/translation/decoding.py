@@ -29,6 +29,11 @@ class AnswerDecoder:
         whole: The answer, if it came in one piece.
     """
 
+    __slots__ = (
+        "_buffered", "_context", "_decoder", "_dialect", "_framing", "_has_line", "_headers", "_limit", "_may_be_lines",
+        "_size", "_splitter", "_status", "_streams", "ended", "frames", "is_whole", "whole", "wire_ended",
+    )  # fmt: skip
+
     def __init__(
         self,
         dialect: Dialect,
@@ -141,7 +146,8 @@ class AnswerDecoder:
     def _start_stream(self, splitter: Splits) -> bytes:
         """Return all that was kept, now that it is known to be a stream, which `splitter` cuts."""
         self._streams, self.is_whole, self._splitter = True, False, splitter
-        start, self._buffered = b"".join(self._buffered), []
+        start = b"".join(self._buffered)
+        del self._buffered, self._headers  # only an answer in one piece needs them
         return start
 
     def _are_lines(self, data: bytes) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from operator import is_
+from operator import attrgetter, is_
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
 from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.translation.decoding import AnswerDecoder
-from bridge.translation.stage import Stage, StageFunction, stages_of
+from bridge.translation.stage import StageFunction, stages_of
 
 log = logging.getLogger("bridge.run")
+
+_observes = attrgetter("observes")
 
 
 class Reader:
@@ -32,6 +34,11 @@ class Reader:
         observers: The stages among them that see deltas which go by.
     """
 
+    __slots__ = (
+        "_clock", "_head", "_open", "_run_id", "decoder", "ended", "failure", "finish_reason", "has_content",
+        "observers", "stages", "usage",
+    )  # fmt: skip
+
     def __init__(
         self,
         head: RunStarted,
@@ -40,12 +47,10 @@ class Reader:
         clock: Callable[[], float] | None = None,
     ) -> None:
         """`head` begins a run whose backend says nothing. `clock` returns the Unix time at which the run ended."""
-        self._head = head
-        self._open = OpenParts()
-        self._begun = False
+        self._head: RunStarted | None = head  # None once the run has begun
+        self._run_id = head.run_id
+        self._open: OpenParts | None = None  # an answer in one batch leaves nothing open
         self._clock = clock
-        self.stages: list[Stage] = []
-        self.observers: list[Stage] = []
         self.pass_through(stages)
         self.decoder = decoder
         self.ended = False
@@ -57,16 +62,16 @@ class Reader:
     def pass_through(self, stages: Sequence[StageFunction]) -> None:
         """Let the events pass these stages from now on."""
         self.stages = stages_of(stages)
-        self.observers = [stage for stage in self.stages if stage.observes]
+        self.observers = tuple(filter(_observes, self.stages))
 
     @property
     def has_begun(self) -> bool:
         """The run has begun: the head was sent, or the backend has said something."""
-        return self._begun
+        return self._head is None
 
     def head(self) -> list[Event]:
         """Begins the run before the backend has said anything, for clients that expect a sign of life."""
-        return self.commit([self._head])
+        return self.commit([self._head]) if self._head is not None else []
 
     def receive(self, data: bytes) -> list[Event]:
         """Decodes the next bytes of the answer. Only for a reader with a decoder."""
@@ -90,13 +95,13 @@ class Reader:
                         stage.passed(events)
                 return events
             end = events[-1] if type(events[-1]) in TERMINAL else None
-            given = None if end is None or self._begun else tuple(events)
+            given = None if end is None or self._head is None else tuple(events)
             for stage in self.stages:
                 events = stage(events)
         except Exception as error:
             if isinstance(error, BridgeError):
                 return self.closing(error.failure)
-            what = f"run {self._head.run_id}: a stage failed"
+            what = f"run {self._run_id}: a stage failed"
             return self.closing(unexpected_failure(log, what, error, "handled this run"))
         if given is not None and len(events) == len(given) and all(map(is_, events, given)):
             return events  # an answer in one batch, as the backend ended it
@@ -109,14 +114,16 @@ class Reader:
         if PIECES.issuperset(map(type, events)):
             return events
         if type(events[0]) is RunStarted:
-            if self._begun:
+            if self._head is None:
                 events = events[1:]
                 if not events:
                     return events
-            self._begun = True
+            self._head = None
         self.has_content = self.has_content or not CONTENT.isdisjoint(map(type, events))
         if type(events[-1]) in TERMINAL:
             return self._end(events)  # whatever was open is closed
+        if self._open is None:
+            self._open = OpenParts()
         self._open.feed(events)
         return events
 
@@ -136,14 +143,14 @@ class Reader:
 
     def closing(self, failure: Failure) -> list[Event]:
         """Returns the events by which `fail` would end the run, without noting them."""
-        return [] if self.ended else self._open.fail(failure, self._head)
+        return [] if self.ended else (self._open or OpenParts()).fail(failure, self._head)
 
     def _ended_well(self, events: list[Event], end: Event) -> list[Event]:
         """The last batch as stages left it, with everything closed and the terminal event, which they may swallow."""
         index = next((n for n, event in enumerate(events) if type(event) in TERMINAL), None)
         if index is not None:
             events, end = events[:index], events[index]
-        return [*events, *self._open.closers_after(events, end), end]
+        return [*events, *(self._open or OpenParts()).closers_after(events, end), end]
 
     def _end(self, events: list[Event]) -> list[Event]:
         """Note the end of the run; return its events, the last one with its time."""

@@ -45,6 +45,6 @@ class _Function(Stage):
         return self._function(events)
 
 
-def stages_of(functions: Iterable[StageFunction]) -> list[Stage]:
+def stages_of(functions: Iterable[StageFunction]) -> tuple[Stage, ...]:
     """Return stages and functions as stages."""
-    return [stage if isinstance(stage, Stage) else _Function(stage) for stage in functions]
+    return tuple([stage if isinstance(stage, Stage) else _Function(stage) for stage in functions])

@@ -23,6 +23,8 @@ class Translation:
     passed on.
     """
 
+    __slots__ = ("reader", "writer")
+
     def __init__(self, reader: Reader, writer: Writer) -> None:
         self.reader = reader
         self.writer = writer

@@ -20,6 +20,8 @@ class Writer:
         join: Returns the bytes of frames.
     """
 
+    __slots__ = ("_encoder", "after", "ended", "join")
+
     def __init__(self, dialect: Dialect, context: Context, encoder: EncoderLike | None = None) -> None:
         """`encoder` has written the beginning of the stream; by default, a new one begins it."""
         self._encoder = encoder or dialect.encoder(context)

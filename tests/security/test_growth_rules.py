@@ -52,6 +52,7 @@ ALLOWED = {
     "run/conversation/turns.py self._new": "once, for a request",
     "run/conversation/turns.py settled.resume": "once, for a request",
     "run/run.py call.frames": "once for each call",
+    "run/run.py self.continued_at": "the backends of a group",
     "translation/policies/stages.py about[0]": "once, at the end of a run",
     "run/retries.py self._saved": "a number",
     "run/backends/http_backend.py wire.headers": "once for each call",

@@ -226,6 +226,18 @@ async def test_idle_connections_are_closed_though_nothing_happens(
             await closed.acquire()
 
 
+async def test_trailers_are_no_headers(client: Http1Client, server: Server) -> None:
+    """RFC 9110, section 6.5.1. The connection is used again behind them."""
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nX-A: 1\r\nx-a: 2\r\n\r\n"
+    server.sends(head + b"5\r\nhello\r\n0\r\nx-a: 3\r\nx-b: 4\r\n\r\n", PLAIN)
+    for headers in ({"transfer-encoding": "chunked", "x-a": "1, 2"}, {"content-length": "5"}):
+        answer = await ask(client, server)
+        assert await body(answer) == b"hello"
+        assert answer.headers == headers
+        answer.release()
+    assert server.connections == 1
+
+
 @pytest.mark.parametrize("http_client", ["aiohttp", "httptools"])
 async def test_connections_are_probed_by_the_operating_system(
     http_client: str, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ import pytest
 from bridge import Bridge, BridgeError, Message, Request, Text, Translator, decode, fold
 from bridge.model import Answer, Event, MessageEnded, PartEnded, RunFailed, RunFinished, TextDelta, verify
 from bridge.translation.policies.stages import StageContext
-from bridge.translation.reader import Stage
+from bridge.translation.stage import Stage
 from tests.server.harness import fake_backend, post, serving
 
 HELLO = b"".join(

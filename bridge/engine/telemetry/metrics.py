@@ -212,7 +212,7 @@ class BridgeMetrics:
         """Count a run that has ended, with or without a client. `user` is who asked for it."""
         if self.most_users and user:
             self._of_user(user, run.call.context.model or "", run.reader.usage)
-        back, reader = run.backend.name, run.reader
+        back, reader = run.tries.attempt.backend.name, run.reader
         outcome = reader.finish_reason or str(reader.failure.code if reader.failure is not None else ErrorCode.CANCELED)
         _of(self.runs, route, front, back, outcome).inc()
         if run.first is not None:

@@ -62,7 +62,7 @@ class Http1Client:
         time, `ssl.SSLError`, `InvalidAnswer`, and `ValueError` for a header that HTTP cannot carry.
         """
         head = _head(method, url, headers, len(body))
-        key = (url.host or "", url.port or 0, url.scheme == "https")
+        key = _origin(url)
         sending = Sending()
         while True:
             kept = None if sending.repeated else self._kept(key)
@@ -137,21 +137,27 @@ class Http1Answer:
     """The answer to a request: its head, and its body as it arrives.
 
     Attributes:
-        status: The HTTP status.
+        status: The HTTP status; 0 before the head.
         headers: The headers, with lower-case names; those that occur several times are joined by commas.
         ended: The body has been received, if not read.
+        head: Done when the head is there; None from then on.
     """
+
+    __slots__ = (
+        "_client", "_connection", "_drained", "_error", "_inflate", "_key", "_pieces", "_size", "_take", "_waiter",
+        "ended", "head", "headers", "status",
+    )  # fmt: skip
 
     def __init__(self, client: Http1Client, key: tuple[str, int, bool], connection: Http1Connection) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.ended = False
         self._take: Callable[[bytes], bool] | None = None
-        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.head: asyncio.Future[None] | None = asyncio.get_running_loop().create_future()
         self._client = client
         self._key = key
         self._connection: Http1Connection | None = connection
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes] | None = None
         self._size = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -189,7 +195,6 @@ class Http1Answer:
         if not self._pieces:
             return b""
         arrived = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
         if self._inflate is None:
             data, rest = arrived[:most], arrived[most:]
         else:
@@ -198,9 +203,7 @@ class Http1Answer:
             except zlib.error:
                 raise InvalidCompression("The compressed data is damaged.") from None
             rest = self._inflate.unconsumed_tail
-        if rest:
-            self._pieces.append(rest)
-        self._size = len(rest)
+        self._pieces, self._size = [rest] if rest else None, len(rest)
         if self._connection is not None and self._connection.paused and self._size < _HIGH_WATER:
             self._connection.resume()
         return data
@@ -241,7 +244,7 @@ class Http1Answer:
             self._inflate = zlib.decompressobj(_ANY_HEADER)
         elif coding not in ("", "identity"):
             raise InvalidCompression(f"The content-encoding {shortened(coding)!r} was not requested.")
-        if not self.head.done():
+        if self.head is not None and not self.head.done():
             self.head.set_result(None)
 
     def receive(self, data: bytes) -> None:
@@ -257,7 +260,10 @@ class Http1Answer:
             if not self._take(data):
                 waiter.set_result(None)
             return
-        self._pieces.append(data)
+        if self._pieces is None:
+            self._pieces = [data]
+        else:
+            self._pieces.append(data)
         self._size += len(data)
         if self._size > _HIGH_WATER and self._connection is not None:
             self._connection.pause()
@@ -267,9 +273,10 @@ class Http1Answer:
     def end(self, error: Exception | None = None) -> None:
         """Note that the body is complete, or why it breaks off."""
         self.ended, self._error = error is None, error
-        if error is not None and not self.head.done():
+        if error is not None and self.head is not None and not self.head.done():
             self.head.set_exception(error)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
         if self._drained is not None:
             self._drained.cancel()
             self.release()
@@ -289,6 +296,11 @@ class Http1Connection(asyncio.Protocol):
         idle_since: When the connection was given back, in monotonic seconds.
     """
 
+    __slots__ = (
+        "_answer", "_beside_body", "_ends_with_connection", "_full", "_headers", "_parser", "_pieces", "_sending",
+        "_sent_all", "_transport", "got_data", "idle_since", "paused", "reusable",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.reusable = False
         self.got_data = False
@@ -296,9 +308,10 @@ class Http1Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: Http1Answer | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._headers: dict[str, str] = {}
+        self._headers: dict[str, str] | None = None  # until the head is complete
+        self._ends_with_connection = False
         self._beside_body = 0
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes] | None = None  # of the body, of what is being parsed
         self._sending: Sending | None = None  # until its last byte is sent
         self.paused = False
         self._sent_all = True
@@ -327,7 +340,9 @@ class Http1Connection(asyncio.Protocol):
                     self._sending = sending
                 else:
                     sending.sent = time.monotonic()
-            await answer.head
+            if answer.head is not None:
+                await answer.head
+                answer.head = None
         except BaseException:
             self._answer = None
             self.close()
@@ -342,7 +357,7 @@ class Http1Connection(asyncio.Protocol):
         transport.write(head)
         for start in range(0, len(body), PIECE):
             while (full := self._full) is not None and answer.status < 300:
-                awaited = {full} if answer.head.done() else {full, answer.head}
+                awaited = {full} if answer.head is None or answer.head.done() else {full, answer.head}
                 await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
             if transport.is_closing() or answer.status >= 300:
                 return
@@ -404,13 +419,15 @@ class Http1Connection(asyncio.Protocol):
             broken = cause if isinstance(cause, InvalidAnswer) else InvalidAnswer("The answer is not HTTP.")
         except httptools.HttpParserUpgrade:
             broken = InvalidAnswer("The backend switched protocols.")
-        pieces, self._pieces = self._pieces, []
-        # The parser keeps a header until it is complete: an endless one would fill memory.
-        self._beside_body = 0 if pieces else self._beside_body + len(data)
-        if self._beside_body > MAX_HEAD and broken is None:
-            broken = LongHead(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
-        if pieces:
+        pieces = self._pieces
+        if pieces is not None:
+            self._pieces, self._beside_body = None, 0
             answer.receive(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        else:
+            # The parser keeps a header until it is complete: an endless one would fill memory.
+            self._beside_body += len(data)
+            if self._beside_body > MAX_HEAD and broken is None:
+                broken = LongHead(f"The headers of the answer are longer than the limit of {MAX_HEAD} bytes.")
         if self._answer is None:
             # It is complete; what is broken behind it only means that the connection cannot be used again.
             self.reusable = self.reusable and broken is None
@@ -428,15 +445,12 @@ class Http1Connection(asyncio.Protocol):
         self.reusable = False
         if answer is None:
             return
-        if error is None and answer.head.done() and self._ends_with_connection():
+        if error is None and answer.status and self._ends_with_connection:
             answer.end()
         elif not self.got_data:
             answer.end(ConnectionResetError("The backend closed the connection without an answer."))
         else:
             answer.end(ConnectionAbortedError("The connection broke in the middle of the answer."))
-
-    def _ends_with_connection(self) -> bool:
-        return "content-length" not in self._headers and "transfer-encoding" not in self._headers
 
     # ------------------------------------------------------------------ the parser's callbacks
 
@@ -446,17 +460,24 @@ class Http1Connection(asyncio.Protocol):
         self._headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        known = self._headers.get(key)
-        self._headers[key] = text if known is None else f"{known}, {text}"
+        headers = self._headers
+        if headers is None:
+            return  # behind the body
+        key, text = _header_name(name), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
-        status = self._parser.get_status_code()
+        status, headers = self._parser.get_status_code(), self._headers or {}
+        self._headers = None
         if self._answer is not None and status >= 200:
-            self._answer.begin(status, self._headers)
+            self._ends_with_connection = "content-length" not in headers and "transfer-encoding" not in headers
+            self._answer.begin(status, headers)
 
     def on_body(self, body: bytes) -> None:
-        self._pieces.append(body)
+        if self._pieces is None:
+            self._pieces = [body]
+        else:
+            self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         if self._answer is not None and self._parser.get_status_code() >= 200:
@@ -490,6 +511,18 @@ def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes
 def _controls(text: bytes) -> int:
     """Return how many characters of a text no header may have."""
     return len(text) - len(text.translate(None, _CONTROLS))
+
+
+@lru_cache(maxsize=256)
+def _header_name(name: bytes) -> str:
+    """Return the name of a header in lower case. Backends send few different ones."""
+    return name.decode("latin-1").lower()
+
+
+@lru_cache(maxsize=256)
+def _origin(url: URL) -> tuple[str, int, bool]:
+    """Return the host and the port of a URL, and whether TLS is used."""
+    return url.host or "", url.port or 0, url.scheme == "https"
 
 
 @lru_cache(maxsize=256)

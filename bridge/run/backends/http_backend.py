@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import aiohttp
@@ -42,7 +42,7 @@ from bridge.model import Event, MessageStarted, Raw, Request, RunFailed, RunFini
 from bridge.model.closing import PIECES
 from bridge.model.events import CONTENT
 from bridge.run.amendments import amended_body
-from bridge.run.backend import Call, CallInfo, ConfiguredBackend, Timeouts
+from bridge.run.backend import NO_HEADERS, Call, CallInfo, ConfiguredBackend, Timeouts
 from bridge.run.backends.connector import Connector, LargeBody, Sending, current
 from bridge.run.backends.credentials import Credentials
 from bridge.run.backends.http_answer import (
@@ -170,6 +170,8 @@ class HttpBackend(ConfiguredBackend):
         self._ending: dict[aiohttp.ClientResponse, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._session: aiohttp.ClientSession | None = None
+        self.stops_runs = isinstance(dialect, SingleRunDialect)
+        """A run has to be stopped by a request of its own."""
         self._httptools = httptools and self.proxy is None
         self._client: http1.Http1Client | None = None
 
@@ -254,8 +256,10 @@ class HttpBackend(ConfiguredBackend):
             raise RuntimeError(f"backend {self.name!r} is not started")
         return self._session
 
-    def forwards(self, headers: Mapping[str, str], front: Dialect) -> dict[str, str]:
+    def forwards(self, headers: Mapping[str, str], front: Dialect) -> Mapping[str, str]:
         own = self.dialect.own_headers if front is self.dialect else ()
+        if not (own or self._forward):
+            return NO_HEADERS
         found: dict[str, str] = {}
         for name in (*own, *self._forward):
             if name in headers:
@@ -270,7 +274,9 @@ class HttpBackend(ConfiguredBackend):
         wire = self.dialect.encode_request(request, context)
         if info.amendments and info.raw_body is None:
             headers = dict(info.forwarded)
-            wire.body, info.amended[:] = amended_body(wire.body, info.amendments, lost, headers)
+            wire.body, amended = amended_body(wire.body, info.amendments, lost, headers)
+            if info.amended is not None:
+                info.amended[:] = amended
             info = replace(info, forwarded=headers)
         return HttpCall(self, self.addressed(wire, info), context)
 
@@ -575,8 +581,18 @@ class AiohttpAnswer:
             response.close()
 
 
+def _untaken(events: list[Event]) -> bool:
+    """Leave deltas to `read`."""
+    return False
+
+
 class HttpCall:
     """One try. See `bridge.run.backend.Call` for what each method promises."""
+
+    __slots__ = (
+        "_answer", "_backend", "_began", "_content_type", "_decoded", "_decoder", "_finished", "_running", "_take",
+        "_understood", "context", "frames", "received", "sent",
+    )  # fmt: skip
 
     def __init__(self, backend: HttpBackend, wire: WireRequest, context: Context) -> None:
         self.context = context
@@ -586,7 +602,9 @@ class HttpCall:
         self._backend = backend
         self._answer: HttpAnswer | None = None
         self._decoder: AnswerDecoder | None = None
-        self._decoded: list[Event] = []
+        self._take: Callable[[list[Event]], bool] = _untaken
+        self._decoded: list[Event] | None = None  # not taken, and to be returned by `read`
+        self._content_type = ""
         self._began = b""
         self._understood = False
         self._running = False
@@ -618,10 +636,14 @@ class HttpCall:
             raise BackendError.of(backend.unanswered(error, self.sent)) from None
         self._answer = answer
         self.sent.body = b""  # it has arrived: a long prompt need not be held while its answer streams
+        if not backend.stops_runs:
+            self.sent.headers = NO_HEADERS
         if answer.status >= 300:
             self._running = False
             raise BackendError.of(await backend.refused(answer.status, answer.headers, answer.read, self.sent))
         self._decoder = self._new_decoder(answer.headers, answer.status)
+        # The decoder has all of them, as long as it needs them.
+        self._content_type, answer.headers = answer.headers.get("content-type", ""), {}
 
     def _new_decoder(self, headers: dict[str, str], status: int) -> AnswerDecoder:
         backend = self._backend
@@ -633,13 +655,14 @@ class HttpCall:
         assert decoder is not None
         if decoder.ended and not self._decoded:
             return []
+        self.frames = decoder.frames = []  # those of the last read are not held while the next one waits
         try:
             data = await answer.read(AT_ONCE)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             # aiohttp keeps the exception, and with its traceback this call and all it holds, in a cycle.
             error.__traceback__ = None
             rest = answer.unread(AT_ONCE)
-            events, self._decoded = self._decoded, []
+            events, self._decoded = self._decoded or [], None
             events += decoder.receive(rest) if rest else []
             self.frames = decoder.frames if rest else []
             if not decoder.ended:
@@ -648,7 +671,7 @@ class HttpCall:
             if events and isinstance(events[-1], RunFailed):
                 self._explain(events[-1].error, answer)
             return events
-        events, self._decoded = self._decoded, []
+        events, self._decoded = self._decoded or [], None
         if data:
             if not self.received:
                 self._began = data[: _EXCERPT + 1]
@@ -672,18 +695,20 @@ class HttpCall:
         which it returns False. Does nothing where the HTTP client cannot do that.
         """
         if self._answer is not None:
-            self._answer.pass_on(partial(self._taken, take))
+            self._take = take
+            self._answer.pass_on(self._taken)
 
-    def _taken(self, take: Callable[[list[Event]], bool], data: bytes) -> bool:
+    def _taken(self, data: bytes) -> bool:
         """Pass deltas on where they arrive; everything else, and what is not taken, is returned by `read`."""
         decoder = self._decoder
         assert decoder is not None
         self.received += len(data)
         events = decoder.receive(data)
         if not events:
-            take(events)  # a sign of life, such as a comment
+            self._take(events)  # a sign of life, such as a comment
             return True
-        if PIECES.issuperset(map(type, events)) and take(events):
+        if PIECES.issuperset(map(type, events)) and self._take(events):
+            decoder.frames = self.frames
             return True
         self._decoded = events
         return False
@@ -694,7 +719,7 @@ class HttpCall:
         outcome, advice = f"answered {answer.status}", ""
         unread = failure.code is ErrorCode.TRUNCATED_STREAM and not self._understood
         if failure.code is ErrorCode.BACKEND_PROTOCOL or not self._understood or self.received <= _EXCERPT:
-            kind = answer.headers.get("content-type", "").partition(";")[0] or "without a content type"
+            kind = self._content_type.partition(";")[0] or "without a content type"
             said = "a body that cannot be read" if failure.wrong is Wrong.COMPRESSION else _excerpt(self._began)
             outcome += f" {kind}: {said}"
         if failure.code is ErrorCode.BACKEND_PROTOCOL or unread:
@@ -711,7 +736,7 @@ class HttpCall:
         return self._decoder.close(self._backend.explained(failure, self.sent, outcome, advice))
 
     async def close(self) -> None:
-        answer, self._answer = self._answer, None
+        answer, self._answer, self._take = self._answer, None, _untaken  # `take` refers to the run
         # A run that was refused, or has ended, is not stopped, as another run may have its name by then.
         running, self._running = self._running and not self.wire_ended, False
         if running and isinstance(self._backend.dialect, SingleRunDialect):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from bridge.contract import KEEPALIVE, Context, Dialect, Frame, FrameLike, Options
@@ -18,7 +17,7 @@ from bridge.model.events import CONTENT, UsageReported
 from bridge.run.durable.log import Batch, LogReader, expired
 from bridge.run.durable.plan import RunPlan
 from bridge.stores import RunKey, RunState, RunStore
-from bridge.stores.run_records import FIRST_NUMBER, LogEntry
+from bridge.stores.run_records import FIRST_NUMBER, LogEntry, Take
 from bridge.translation import Writer
 from bridge.translation.framing import sse
 
@@ -135,11 +134,11 @@ class Subscription:
             frames = self._frames(found)
         return frames
 
-    def pass_on(self, write: Callable[[Callable[[Sequence[LogEntry]], bytes], Sequence[LogEntry]], bool]) -> None:
-        """Write entries where they arrive while `read` waits: `write(make, entries)` writes what `make(entries)`
-        returns, or returns False, and `read` returns them.
+    def pass_on(self, writing: Callable[[Callable[[Sequence[LogEntry]], bytes]], Take]) -> None:
+        """Write entries where they arrive while `read` waits: `writing(make)` returns a function that writes what
+        `make(entries)` returns, or returns False, and `read` returns them.
         """
-        self._log.pass_on(partial(write, self._bytes))
+        self._log.pass_on(writing(self._bytes))
 
     def _bytes(self, entries: Sequence[LogEntry]) -> bytes:
         return sse.join(self._frames(self._log.decode(entries)))

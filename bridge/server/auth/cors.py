@@ -127,12 +127,13 @@ class OriginPolicy:
         elif origin is None and initiator.is_foreign and not self._any:
             raise _forbidden("A page of another site may not call this server (server.cors.origins).")
 
-    def add_headers(self, http: web.Request, initiator: Initiator | None, headers: CIMultiDict[str]) -> None:
+    def add_headers(
+        self, http: web.Request, initiator: Initiator | None, headers: CIMultiDict[str], *, is_preflight: bool
+    ) -> None:
         """Adds the CORS headers of a response."""
         if not (self._any or self._named or self._admits_null):
             return
-        preflight = is_preflight(http)
-        varies = f"Origin, {_PREFLIGHT}" if preflight else "Origin"
+        varies = f"Origin, {_PREFLIGHT}" if is_preflight else "Origin"
         headers[hdrs.VARY] = f"{headers[hdrs.VARY]}, {varies}" if hdrs.VARY in headers else varies
         if initiator is None or initiator.origin is None or not initiator.may_read:
             return
@@ -143,7 +144,7 @@ class OriginPolicy:
             # Cookies, client certificates and passwords of a proxy in front are the visitor's, not the page's.
             headers["access-control-allow-credentials"] = "true"
         headers["access-control-expose-headers"] = _EXPOSED
-        if preflight:
+        if is_preflight:
             headers["access-control-allow-methods"] = http.headers["access-control-request-method"]
             headers["access-control-allow-headers"] = http.headers.get("access-control-request-headers", "*")
             headers["access-control-max-age"] = "600"

@@ -19,7 +19,6 @@ from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route
 from bridge.engine.services import Host
 from bridge.errors import BridgeError, ErrorCode, Failure, shortened
-from bridge.server.auth.cors import is_preflight
 from bridge.server.auth.resource_metadata import mount_metadata
 from bridge.server.host.server_connection import ServerConnection
 from bridge.server.operations.route_operations import RouteOperations
@@ -148,7 +147,9 @@ def _guarded(operation: Serve, endpoint: Endpoint, route: Route, state: State) -
 
     async def handle(http: web.Request) -> web.StreamResponse:
         exchange = http[EXCHANGE]
-        await exchange.enter(guard)
+        exchange.enter(guard)
+        if guard.identifies:
+            exchange.user = await guard.identify(http)
         with state.bridge.counting():
             return await operation(exchange)
 
@@ -171,25 +172,23 @@ def _serving(state: State) -> Middleware:
         http = request
         exchange = http[EXCHANGE] = ServerExchange(http, state.bridge, state.refusals)
 
-        async def handle(exchange: ServerExchange) -> web.StreamResponse:
+        def handle(exchange: ServerExchange) -> Awaitable[web.StreamResponse]:
             connection = http.protocol
             if isinstance(connection, ServerConnection) and connection.refused is not None:
                 raise BridgeError.of(connection.refused)
             if http.path not in probes:
                 state.origins.check_host(http)
                 exchange.initiator = state.origins.initiator_of(http)
-            if is_preflight(http):
-                return web.Response(status=200)
-            try:
-                return await handler(http)
-            except web.HTTPException as error:
-                if error.status < 400:
-                    raise
-                raise BridgeError.of(_refusal(http, error)) from None
+            return _allowed(http) if exchange.is_preflight else handler(http)
 
-        return exchange.answer(handle)
+        return exchange.answer(handle, _refusal)
 
     return serve
+
+
+async def _allowed(http: web.Request) -> web.StreamResponse:
+    """Answer a preflight."""
+    return web.Response(status=200)
 
 
 def _refusal(http: web.Request, error: web.HTTPException) -> Failure:
@@ -295,7 +294,7 @@ def _adding_headers(state: State) -> Callable[[web.Request, web.StreamResponse],
             headers["connection"] = "close"
             response.force_close()
         if not exchange.is_own_page:
-            state.origins.add_headers(http, exchange.initiator, headers)
+            state.origins.add_headers(http, exchange.initiator, headers, is_preflight=exchange.is_preflight)
 
     return add_headers
 

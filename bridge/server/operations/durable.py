@@ -155,7 +155,7 @@ async def _pump(
     Raises `ConnectionError` for a client that is gone or does not read, `BridgeError` if the log cannot be read.
     """
     if response.writes_now:
-        subscription.pass_on(response.write_now)
+        subscription.pass_on(response.writing)
     while True:
         if out:
             await response.write(out)

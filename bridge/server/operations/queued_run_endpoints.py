@@ -146,7 +146,7 @@ async def _pump(
     """
     pause = min(exchange.server.keepalive or _KEEPALIVE, _KEEPALIVE)
     if response.writes_now:
-        subscription.pass_on(response.write_now)
+        subscription.pass_on(response.writing)
     idle, written_at = 0, -_KEEPALIVE
     while idle < requested.idle_limit:
         cursor = subscription.cursor

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -30,10 +30,9 @@ from bridge.translation.framing import sse
 log = logging.getLogger("bridge.server")
 
 
-async def serve_run(exchange: ServerExchange) -> web.StreamResponse:
+def serve_run(exchange: ServerExchange) -> Awaitable[web.StreamResponse]:
     """Answer a request with a run that lives as long as its client waits."""
-    # The body is read before a slot is taken: a client that sends slowly holds up nobody.
-    return await attend(exchange, *await exchange.decode())
+    return attend(exchange)
 
 
 async def serve_answer_or_run(exchange: ServerExchange) -> web.StreamResponse:
@@ -44,8 +43,13 @@ async def serve_answer_or_run(exchange: ServerExchange) -> web.StreamResponse:
     return await attend(exchange, request, caller) if answer is None else response_of(answer)
 
 
-async def attend(exchange: ServerExchange, request: Request, caller: RunCaller) -> web.StreamResponse:
-    """Run a request in a slot of its owner, and answer it."""
+async def attend(
+    exchange: ServerExchange, request: Request | None = None, caller: RunCaller | None = None
+) -> web.StreamResponse:
+    """Run a request in a slot of its owner, and answer it. `request` and `caller`: if it was decoded already."""
+    if request is None or caller is None:
+        # The body is read before a slot is taken: a client that sends slowly holds up nobody.
+        request, caller = await exchange.decode()
     await exchange.hold(exchange.limiter.slot(exchange.user))
     run = await exchange.bridge.run(exchange.route, request, caller=caller)
     exchange.run_began(run)
@@ -53,7 +57,9 @@ async def attend(exchange: ServerExchange, request: Request, caller: RunCaller) 
         # A long prompt need not be held while its answer streams.
         if not exchange.route.passthrough:
             caller.raw_body = None
-        return await (_stream if request.stream else _whole)(exchange, run)
+        answer = _stream if request.stream else _whole
+        del request, caller
+        return await answer(exchange, run)
     finally:
         exchange.run_ended(run)
         await run.close()
@@ -88,7 +94,7 @@ async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
         del events  # as `out` below: what was sent is not held while the rest is waited for
         await keepalive.begin()
         if not route.passthrough and isinstance(response, StreamedResponse) and response.writes_now:
-            run.pass_deltas(partial(response.write_now, translation.write))
+            run.pass_deltas(response.writing(translation.write))
         while not reader.ended:
             if out:
                 await response.write(out)

@@ -72,7 +72,7 @@ class AccessRecord:
         """Take over the outcome of a run."""
         reader, tries = run.reader, run.tries
         self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, reader.usage, tries.repeated
-        self.back, self.tried, self.continued_at = run.backend.name, tries.backends, run.continued_at
+        self.back, self.tried, self.continued_at = tries.attempt.backend.name, tries.backends, run.continued_at
         self.ended(reader.finish_reason, reader.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run, self.user)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import urandom
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from aiohttp import web
@@ -26,7 +27,7 @@ from bridge.model import Event, Request
 from bridge.model.error_paths import note_places
 from bridge.run.run import Run
 from bridge.server.auth.audit_log import AuditLog
-from bridge.server.auth.cors import Initiator
+from bridge.server.auth.cors import Initiator, is_preflight
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import Bodies
 from bridge.server.requests.guard import Guard
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     from bridge.engine.config import ServerSection
 
 log = logging.getLogger("bridge.server")
+
+_NO_QUERY: Mapping[str, str] = MappingProxyType({})
+
+
+Refusal = Callable[[web.Request, web.HTTPException], Failure]
+"""Returns the failure for what aiohttp itself refuses."""
 
 
 class RunLock(Protocol):
@@ -65,6 +72,7 @@ class ServerExchange:
         guard: The checks of its endpoint; None if nothing serves its path.
         initiator: The page for which a browser sent it; None for a program.
         begun: The response whose head was sent, or is being sent: there can be no other one.
+        is_preflight: It is a browser's CORS preflight.
         is_own_page: The bridge's own page sent it: no page of another origin may read the answer.
         is_served: `begin` was called, so that it has a log line.
         route: The route that serves it.
@@ -103,10 +111,11 @@ class ServerExchange:
         self.http = http
         self.bridge = bridge
         self.server: ServerSection = bridge.config.server
+        self.is_preflight = is_preflight(http)
         self.run_id = urandom(16).hex()
         self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
         self._audit_log = audit_log
-        self._held: list[HeldResource] = []
+        self._held: tuple[HeldResource, ...] = ()
 
     def message(self) -> ServerExchange:
         """Return the exchange of one message that came over this request's connection."""
@@ -124,15 +133,15 @@ class ServerExchange:
 
     # ------------------------------------------------------------------ who sent it
 
-    async def enter(self, guard: Guard) -> None:
-        """Check that its sender may use the endpoint of `guard`, and count it. Raises `BridgeError`."""
+    def enter(self, guard: Guard) -> None:
+        """Check all of the endpoint of `guard` that needs no key. Raises `BridgeError`."""
         self.guard = guard
         guard.check(self.http, self.initiator)
-        if guard.identifies:
-            self.user = await guard.identify(self.http)
 
     async def admit(self) -> None:
-        """Check one more message of a connection or a batch as if it had come alone. Raises as `enter` does."""
+        """Check one more message of a connection or a batch as if it had come alone. Raises what `Guard.identify`
+        raises.
+        """
         assert self.guard is not None, "a message is one of an endpoint's"
         try:
             self.user = await self.guard.identify(self.http, is_message=True)
@@ -162,7 +171,8 @@ class ServerExchange:
         if self.initiator is not None:
             self.initiator.check_json(http)
         body = await self.bodies.read(http, self.user)
-        return WireRequest(http.method, self.path, http.headers, http.query, http.match_info, body)
+        query = http.query if "?" in http.raw_path else _NO_QUERY
+        return WireRequest(http.method, self.path, http.headers, query, http.match_info, body)
 
     @property
     def bodies(self) -> Bodies:
@@ -189,11 +199,9 @@ class ServerExchange:
             self._watch_client()
 
     def _set_route(self, handler: RouteHandler) -> None:
-        route, details = handler.route, self._endpoint_details()
+        route = handler.route
         self.handler, self.route, self.limiter = handler, route, handler.limiter
-        self.context = Context(
-            self.run_id, None, time.time(), route.options, route.default_model, error_details=details
-        )
+        self.context = Context(self.run_id, None, time.time(), route.options, route.default_model)
 
     def _endpoint_details(self) -> dict[str, Any]:
         """Return what the shape of an error may depend on."""
@@ -242,7 +250,7 @@ class ServerExchange:
     async def hold(self, place: HeldResource) -> None:
         """Enter a slot until the response is written. Raises `BridgeError` where there is none."""
         await place.enter()
-        self._held.append(place)
+        self._held = (*self._held, place)
 
     def run_began(self, run: Run) -> None:
         """Note the run of the request, which is about to ask its backend."""
@@ -258,17 +266,21 @@ class ServerExchange:
 
     # ------------------------------------------------------------------ what is answered
 
-    async def answer(self, serve: Callable[[Self], Awaitable[web.StreamResponse]]) -> web.StreamResponse:
+    async def answer(
+        self, serve: Callable[[Self], Awaitable[web.StreamResponse]], refusal: Refusal | None = None
+    ) -> web.StreamResponse:
         """Serve the request, write its response unless `serve` has, and what is said of it afterwards.
 
         Returns the response that was written. Raises only `asyncio.CancelledError`, for a client that has left, and
-        responses that are raised: `web.HTTPException`.
+        responses that are raised: `web.HTTPException`, with `refusal` only those with a status below 400.
         """
         try:
             try:
-                response = await serve(self)
+                serving = serve(self)
+                del serve  # what it refers to is not held while it is awaited
+                response = await serving
             except (Exception, asyncio.CancelledError) as error:
-                failed = self._failed(error)
+                failed = self._failed(error, refusal)
                 if failed is None:
                     raise
                 response = failed
@@ -316,7 +328,9 @@ class ServerExchange:
             abort(self.http)
         return self.begun
 
-    def _failed(self, error: Exception | asyncio.CancelledError) -> web.StreamResponse | None:
+    def _failed(
+        self, error: Exception | asyncio.CancelledError, refusal: Refusal | None = None
+    ) -> web.StreamResponse | None:
         """Return the response for an error: that which was begun, whose connection is closed, if there is one.
 
         None if the client is gone, or if the error is itself a response. Nothing is raised here: the error would refer
@@ -330,7 +344,11 @@ class ServerExchange:
             failure = stopping()
         elif isinstance(error, BridgeError):
             failure = error.failure
-        elif isinstance(error, web.HTTPException) or (isinstance(error, ConnectionError) and has_left(self.http)):
+        elif isinstance(error, web.HTTPException):
+            if refusal is None or error.status < 400:
+                return None
+            failure = refusal(self.http, error)
+        elif isinstance(error, ConnectionError) and has_left(self.http):
             return None
         else:
             failure = unexpected_failure(log, f"request {self.request_id} broke", error)
@@ -343,8 +361,8 @@ class ServerExchange:
 
     def refuse(self, failure: Failure) -> web.Response:
         """Return the failure as a response of its own; its shape may depend on the request."""
-        details = self.context.error_details if self.is_served else self._endpoint_details()
-        failure.details = {**failure.details, **details}
+        details = self.context.error_details if self.is_served else {}
+        failure.details = {**failure.details, **self._endpoint_details(), **details}
         return error_of(self._dialect, failure)
 
     def answer_as(self, dialect: Dialect) -> None:
@@ -417,8 +435,9 @@ class ServerExchange:
             if self._leaving is not None:
                 self._leaving.cancel()
             self.handler.closed(self._task)
-        while self._held:
-            self._held.pop().leave()
+        held, self._held = self._held, ()
+        for place in reversed(held):
+            place.leave()
 
 
 EXCHANGE = web.RequestKey("exchange", ServerExchange)

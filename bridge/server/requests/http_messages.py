@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from multidict import istr
 from bridge.contract import Context, Dialect, Framing, WireRequest, WireResponse
 from bridge.errors import Failure
 from bridge.model import ArgsDelta, Event, ReasoningDelta, TextDelta
+from bridge.model.events import of_types
 from bridge.translation import framing
 from bridge.translation.framing import arrays, sse
 
@@ -25,7 +27,8 @@ _LARGE = 256 * 1024
 """Bytes of a request from which on it is decoded in a thread, and characters of such a whole answer."""
 _MANY = 10_000
 """Events from which on a whole answer is put together in a thread."""
-_DELTAS = (TextDelta, ReasoningDelta, ArgsDelta)
+_DELTAS = frozenset({TextDelta, ReasoningDelta, ArgsDelta})
+_text = attrgetter("text")
 
 STREAM_HEADERS = {
     "content-type": f"{sse.CONTENT_TYPE}; charset=utf-8",
@@ -62,7 +65,7 @@ async def decoded(decode: Callable[[WireRequest, Context], T], wire: WireRequest
 
 async def assembled(dialect: Dialect, events: list[Event], context: Context) -> WireResponse:
     """Return a whole answer. One of many events or much text is put together in a thread, like large requests."""
-    if len(events) < _MANY and sum([len(e.text) for e in events if isinstance(e, _DELTAS)]) < _LARGE:
+    if len(events) < _MANY and sum(map(len, map(_text, of_types(events, _DELTAS)))) < _LARGE:
         return dialect.assemble(events, context)
     return await asyncio.to_thread(dialect.assemble, events, context)
 

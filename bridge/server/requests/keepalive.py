@@ -17,7 +17,7 @@ _LOOKS = 4
 
 
 class Keepalive:
-    """Looks after a stream beside its pump, with one timer and none per event.
+    """Looks after a stream beside its pump, now and then and not for each event.
 
     While the backend thinks, it writes what keeps the connection open. Before the first content that begins the stream,
     so that proxies which cut silent connections do not cut this one; a failure is an event of it from then on.
@@ -25,6 +25,11 @@ class Keepalive:
     The run knows whether the backend is waited for, and the report how much was written. `has_begun`: the head of the
     response is sent.
     """
+
+    __slots__ = (
+        "_beat", "_http", "_keepalive", "_report", "_response", "_run", "_sent", "_silent_since", "_slot",
+        "_translation", "_wheel", "has_begun",
+    )  # fmt: skip
 
     def __init__(
         self, exchange: ServerExchange, run: Run, response: web.StreamResponse, translation: Translation
@@ -40,9 +45,9 @@ class Keepalive:
         self._sent = 0
         self.has_begun = False
         self._beat: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        if writes and (keepalive := exchange.server.keepalive):
-            self._timer = asyncio.get_running_loop().call_later(keepalive / _LOOKS, self._check, keepalive)
+        self._wheel = exchange.bridge.timers
+        self._keepalive = (exchange.server.keepalive or 0.0) if writes else 0.0
+        self._slot = self._wheel.add(self, self._keepalive / _LOOKS) if self._keepalive else None
 
     async def begin(self) -> None:
         """Send the head of the response, unless it was sent. Raises `ConnectionError` if the client has gone."""
@@ -61,12 +66,13 @@ class Keepalive:
         await self._response.prepare(self._http)
         self._report.streams()
 
-    def _check(self, keepalive: float) -> None:
+    def expire(self) -> None:
+        """Look whether the stream has been silent for too long, and come back."""
         now = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(keepalive / _LOOKS, self._check, keepalive)
+        self._slot = self._wheel.add(self, self._keepalive / _LOOKS)
         if self._report.sent != self._sent:
             self._sent, self._silent_since = self._report.sent, now
-        if self._run.waiting is None or now - self._silent_since < keepalive:
+        if self._run.waiting is None or now - self._silent_since < self._keepalive:
             return
         if self._beat is None:
             self._silent_since = now
@@ -97,7 +103,7 @@ class Keepalive:
         return out
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._slot is not None:
+            self._wheel.remove(self, self._slot)
         if self._beat is not None:
             self._beat.cancel()

@@ -68,10 +68,16 @@ class SlotPool:
         """A place, without waiting: only while it is not full."""
         self._taken += 1
 
-    async def enter(self, user: str) -> None:
-        """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
+    def entered(self) -> bool:
+        """Take a place if there is one; return whether there was."""
         if self._most is None or (self._taken < self._most and not self.waiting):
             self._taken += 1
+            return True
+        return False
+
+    async def enter(self, user: str) -> None:
+        """Takes a place. Raises `BackendError` (overloaded) when the queue is full."""
+        if self.entered():
             return
         if self._queue is not None and self.waiting >= self._queue:
             raise self._refusal()
@@ -213,28 +219,30 @@ class Slots:
 class Slot:
     """A place in the pools of a user, of a route and of the server. `enter` waits for it, `leave` gives it back."""
 
-    __slots__ = ("_held", "_pools", "_shared", "_slots", "_user")
+    __slots__ = ("_own", "_pools", "_shared", "_slots", "_taken", "_user")
 
     def __init__(self, slots: Slots, user: str, pools: Sequence[SlotPool]) -> None:
         """`pools`: those of the route and of the server."""
         self._slots = slots
         self._user = user
         self._pools = pools
-        self._held: list[SlotPool] = []
+        self._taken = 0  # how many of them were entered
+        self._own: SlotPool | None = None  # of the user, once it was entered
         self._shared: HeldPlace | None = None
 
     async def enter(self) -> None:
         """Raises `BackendError`: rate_limited for the user's limit, or overloaded."""
         slots, user = self._slots, self._user
         try:
-            if (own := slots.own(user)) is not None:
+            if slots.each is not None and (own := slots.own(user)) is not None:
                 await own.enter(user)
-                self._held.append(own)
+                self._own = own
                 if slots.shared is not None:
                     self._shared = await slots.shared.enter(user)
             for pool in self._pools:
-                await pool.enter(user)
-                self._held.append(pool)
+                if not pool.entered():
+                    await pool.enter(user)
+                self._taken += 1
         except BaseException:
             self.leave()
             slots.forget(user)
@@ -246,8 +254,12 @@ class Slot:
         if self._shared is not None:
             self._shared.leave()
             self._shared = None
-        while self._held:
-            self._slots.leave(self._user, self._held.pop())
+        while self._taken:
+            self._taken -= 1
+            self._slots.leave(self._user, self._pools[self._taken])
+        own, self._own = self._own, None
+        if own is not None:
+            self._slots.leave(self._user, own)
 
     async def __aenter__(self) -> None:
         await self.enter()

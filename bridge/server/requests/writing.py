@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from aiohttp import web
 
@@ -28,6 +28,10 @@ _WAITING = 64 * 1024
 _EMPTY = frozenset({204, 304})
 
 T = TypeVar("T")
+
+
+def _nothing(_: Any) -> bytes:
+    return b""
 
 
 class StreamedResponse(web.StreamResponse):
@@ -62,6 +66,7 @@ class StreamedResponse(web.StreamResponse):
         self._is_empty = False
         self._chunks: asyncio.Transport | None = None
         """The connection, if it is of aiohttp's own server and the body goes out in chunks."""
+        self._make: Callable[[Any], bytes] = _nothing
 
     async def prepare(self, request: web.BaseRequest) -> object:  # type: ignore[override]
         """Write the head."""
@@ -73,22 +78,28 @@ class StreamedResponse(web.StreamResponse):
         writer = await super().prepare(request)
         if self.headers.get("transfer-encoding") == "chunked" and _has_socket(request):
             self._chunks = request.transport  # to all clients but those of HTTP/1.0 and ASGI
+        self.headers.clear()  # they are sent, and need not be held while the body is streamed
         return writer
 
     @property
     def writes_now(self) -> bool:
-        """True if `write_now` can write to this client at all."""
+        """True if what `writing` returns can write to this client at all."""
         return self._chunks is not None
 
-    def write_now(self, make: Callable[[T], bytes], what: T) -> bool:
-        """Write what `make(what)` returns as a chunk, without waiting.
+    def writing(self, make: Callable[[T], bytes]) -> Callable[[T], bool]:
+        """Return a function that writes what `make` returns for its argument as a chunk, without waiting.
 
-        False, and `make` is not called, if the client is gone or does not keep up: then `write` waits for it.
+        It returns False, and does not call `make`, if the client is gone or does not keep up: then `write` waits for
+        it. A response has one such function.
         """
+        self._make = make
+        return self._write_now
+
+    def _write_now(self, what: Any) -> bool:
         transport = self._chunks
         if transport is None or transport.is_closing() or transport.get_write_buffer_size() > _WAITING:
             return False
-        if out := make(what):
+        if out := self._make(what):
             if self._report is not None:
                 self._report.sent += len(out)
             # As aiohttp does, in a coroutine. It buffers nothing, so that chunks stay in order.
@@ -132,7 +143,8 @@ class StreamedResponse(web.StreamResponse):
             await super().write_eof(data)
         if _buffered(http) or not _has_socket(http):
             await in_time(http, self._slow_reader, _flushed(http))
-        self.ended, self._http, self._chunks = True, None, None  # the request refers to its response
+        # The request refers to its response, and what makes the pieces to the run.
+        self.ended, self._http, self._chunks, self._make = True, None, None, _nothing
 
     def _count(self, size: int) -> None:
         if self._report is not None:

@@ -609,7 +609,7 @@ def test_finish_error_without_words_fails() -> None:
 def test_a_repeated_chunk_is_read_by_its_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = dialect.decoder(back())
     decoder.feed([json.dumps(chunk({"content": "a"})).encode()] * 2)
-    monkeypatch.setattr(decoder, "read", None)
+    monkeypatch.setattr(type(decoder), "read", None)
     events = decoder.feed([json.dumps(chunk({"content": text})).encode() for text in ("b", "\u00e9\\", '"')])
     assert [e.text for e in events if isinstance(e, TextDelta)] == ["b", "\u00e9\\", '"']
 
@@ -674,8 +674,9 @@ def test_random_padding_and_reasoning_are_read_by_their_text_too(monkeypatch: py
     for field in ("content", "reasoning_content", "reasoning"):
         decoder = dialect.decoder(back())
         decoder.feed([told({field: "a"}, "xyz")] * 2)
-        monkeypatch.setattr(decoder, "read", None)
-        events = decoder.feed([told({field: "b"}, "Q"), told({field: "c"}, "")])
+        with monkeypatch.context() as unread:
+            unread.setattr(type(decoder), "read", None)
+            events = decoder.feed([told({field: "b"}, "Q"), told({field: "c"}, "")])
         assert [e.text for e in events if isinstance(e, TextDelta | ReasoningDelta)] == ["b", "c"]
 
 
