@@ -78,6 +78,7 @@ def run(
 
 
 def _is_python(command: Sequence[str]) -> bool:
+    """Return whether it is a program of this project's environment."""
     return command[0] in (COMMAND, sys.executable)
 
 
@@ -155,16 +156,17 @@ def server(
     port: int | None = None,
     ready: str | None = "/healthz",
     mark: str = "curl ",
+    forked: bool | None = None,
     **variables: str,
 ) -> Iterator[Server]:
-    """A server as a process, which is forked if it is a program of Python; `{port}` in its command is replaced.
+    """A server as a process; `{port}` in its command is replaced. By default, programs of this project are `forked`.
 
     Inside the block it answers at `ready`; with None it has only printed `mark`, which stands in its routes.
     """
     port = port or free_port()
     here = _checkout(folder)
     out, err = folder / f"{port}.out", folder / f"{port}.err"
-    start = ForkedProcess if _is_python(command) else subprocess.Popen[bytes]
+    start = ForkedProcess if (_is_python(command) if forked is None else forked) else subprocess.Popen[bytes]
     with open(os.devnull, "rb") as stdin, out.open("wb") as stdout, err.open("wb") as stderr:
         process = start(
             [part.replace("{port}", str(port)) for part in command],

@@ -99,7 +99,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def starting(folder: Path, *redis: str, port: int | None = None) -> Iterator[Service]:
     """The service with its data in this folder."""
     command = (str(PYTHON), str(SCRIPT), "{port}", str(folder), *redis)
-    with server(folder, *command, port=port, ready="/health") as running:
+    with server(folder, *command, port=port, ready="/health", forked=True) as running:
         made = Service(running.url, running.port)
         made.prepare()
         yield made

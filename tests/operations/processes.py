@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from tests.docs.helpers import COMMAND, environment
+from tests.forkserver import ForkedProcess
 from tests.server.harness import free_port
 
 SECONDS = 60.0
@@ -37,7 +38,7 @@ def demo_config(**server: Any) -> dict[str, Any]:
 class Process:
     """A started server; it may not answer yet."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     port: int
     folder: Path
 
@@ -85,22 +86,25 @@ def started(
     command: Sequence[str] = (COMMAND,),
     shell: str = "",
     port: int | None = None,
+    forked: bool = False,
     **variables: str,
 ) -> Iterator[Process]:
-    """Start `dialect-bridge serve` in the folder. `shell` is what a shell does with its streams, such as `0<&-`."""
+    """Start `dialect-bridge serve` in the folder. `shell` is what a shell does with its streams, such as `0<&-`.
+
+    `forked`: where the test is not about the start of an interpreter.
+    """
     port = port or free_port()
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
     words = [*command, "serve", str(file), "--port", str(port), *options]
-    with open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
-        process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" {shell}', "sh", *words],
-            cwd=folder,
-            env={k: v for k, v in environment(**variables).items() if k != "PYTHONPATH" or v},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-        )
+    variables = {k: v for k, v in environment(TMPDIR=str(folder), **variables).items() if k != "PYTHONPATH" or v}
+    process: subprocess.Popen[bytes] | ForkedProcess
+    with open(os.devnull, "rb") as null, open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
+        if forked:
+            process = ForkedProcess(words, cwd=folder, env=variables, stdin=null, stdout=out, stderr=err)
+        else:
+            words = ["sh", "-c", f'exec "$@" {shell}', "sh", *words]
+            process = subprocess.Popen(words, cwd=folder, env=variables, stdin=null, stdout=out, stderr=err)
     try:
         yield Process(process, port, folder)
     finally:

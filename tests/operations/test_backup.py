@@ -69,7 +69,7 @@ def test_a_sqlite_file_is_saved_and_restored(tmp_path: Path, way: str) -> None:
     (tmp_path / "data" / "attachments" / "me" / "t").mkdir(parents=True)
     (tmp_path / "data" / "attachments" / "me" / "t" / "a.png").write_bytes(b"a picture")
     (of_shell, of_files), (of_python,) = commands("SQLite", "sh"), commands("SQLite", "python")
-    with started(tmp_path, config()) as server:
+    with started(tmp_path, config(), forked=True) as server:
         server.until_served()
         first = asked(server, "one")
         second = asked(server, "two", first)
@@ -100,7 +100,7 @@ def test_a_sqlite_file_is_saved_and_restored(tmp_path: Path, way: str) -> None:
     assert (tmp_path / "data" / "bridge.db-wal").exists(), "a killed process leaves one"
     shell(commands("Restore", "sh")[0], tmp_path)
     assert (tmp_path / "data" / "attachments" / "me" / "t" / "a.png").read_bytes() == b"a picture"
-    with started(tmp_path, config()) as server:
+    with started(tmp_path, config(), forked=True) as server:
         server.until_served()
         for known in (first, second, later[0]):
             assert server.get(f"/v1/responses/{known}")[0] == 200

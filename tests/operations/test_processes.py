@@ -77,10 +77,10 @@ def test_a_server_that_starts_can_be_stopped(tmp_path: Path) -> None:
 def test_a_second_server_on_the_port_is_refused(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    with started(tmp_path / "one", demo_config()) as first:
+    with started(tmp_path / "one", demo_config(), forked=True) as first:
         first.until_served()
         for workers in (1, 2):
-            with started(tmp_path / "two", demo_config(workers=workers), port=first.port) as second:
+            with started(tmp_path / "two", demo_config(workers=workers), port=first.port, forked=True) as second:
                 assert second.process.wait(SECONDS) == 1
                 assert "Address already in use" in second.log
         assert first.get()[0] == 200
@@ -92,7 +92,7 @@ def test_a_stop_during_a_reload(tmp_path: Path, workers: int) -> None:
     stage.write_text("def make(context): return None\n")
     config = demo_config(workers=workers)
     config["routes"][0]["stages"] = ["a_stage:make"]
-    with started(tmp_path, config) as it:
+    with started(tmp_path, config, forked=True) as it:
         it.until_served()
         (tmp_path / "slow_stage.py").write_text("import pathlib, time\npathlib.Path('began').touch()\ntime.sleep(90)\n")
         text = (tmp_path / "config.yaml").read_text()
@@ -134,7 +134,7 @@ def test_modules_that_the_configuration_names_are_found(tmp_path: Path, workers:
 
 @pytest.mark.parametrize(("host", "answers"), [("::", 2), ("localhost", 2), ("0.0.0.0", 1), ("::1", 1)])
 def test_the_addresses_of_a_host(tmp_path: Path, host: str, answers: int) -> None:
-    with started(tmp_path, demo_config(host=host, auth="none")) as it:
+    with started(tmp_path, demo_config(host=host, auth="none"), forked=True) as it:
         printed = tmp_path / "out"
         until(lambda: "serving on" in printed.read_text(), lambda: it.log)
         address = printed.read_text().splitlines()[0].partition("http://")[2].rpartition(":")[0]
@@ -143,7 +143,7 @@ def test_the_addresses_of_a_host(tmp_path: Path, host: str, answers: int) -> Non
 
 
 def test_a_worker_that_was_suspended_continues(tmp_path: Path) -> None:
-    with started(tmp_path, demo_config(workers=2)) as it:
+    with started(tmp_path, demo_config(workers=2), forked=True) as it:
         it.until_served()
         until(lambda: it.get("/readyz")[0] == 200)
         before = it.children
@@ -160,7 +160,7 @@ def test_a_worker_that_hangs_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "blocking_stage.py").write_text(stage.format("pathlib.Path('hung').write_text(str(os.getpid()))"))
     config = demo_config(workers=2)
     config["routes"][0]["stages"] = ["blocking_stage:make"]
-    with started(tmp_path, config) as it:
+    with started(tmp_path, config, forked=True) as it:
         it.until_served()
         until(lambda: it.get("/readyz")[0] == 200)
         before = it.children
@@ -181,7 +181,7 @@ def test_a_worker_that_hangs_is_replaced(tmp_path: Path) -> None:
 
 def test_a_server_that_was_stopped_as_a_whole_kills_no_worker(tmp_path: Path) -> None:
     """`docker pause`, a suspended machine: the parent has heard nobody, but it did not run either."""
-    with started(tmp_path, demo_config(workers=2)) as it:
+    with started(tmp_path, demo_config(workers=2), forked=True) as it:
         it.until_served()
         before = it.children
         for name in (signal.SIGSTOP, signal.SIGCONT):

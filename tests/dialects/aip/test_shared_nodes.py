@@ -69,7 +69,7 @@ async def members(folder: Path, url: str, count: int = 2) -> AsyncIterator[list[
                     {"dialect": "aip", "listen": address, "agent_id": "bridge", "backend": "it"},
                 ],
             }  # fmt: skip
-            process = stack.enter_context(started(home, config))
+            process = stack.enter_context(started(home, config, forked=True))
             await asyncio.to_thread(process.until_served)
             found.append(Member(process, address, await stack.enter_async_context(client(address))))
         yield found
