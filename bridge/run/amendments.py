@@ -24,6 +24,7 @@ from bridge.model.jsontext import dict_of, dicts_of, dumps, read_json
 from bridge.run.continuation import GO_ON
 from bridge.run.plain_tools import NO_FUNCTION, plain_tools
 from bridge.run.templates import (
+    EMPTY_TEXT,
     NO_SYSTEM,
     NOT_FIRST,
     NOT_IN_TURNS,
@@ -31,6 +32,7 @@ from bridge.run.templates import (
     in_turns,
     one_system_message,
     system_as_user,
+    without_empty_texts,
 )
 from bridge.run.token_limits import REFUSED_AS, lower_limit
 from bridge.run.unknown_fields import refused_betas, unknown_fields
@@ -533,6 +535,13 @@ AMENDMENTS: tuple[Amendment, ...] = (
         in_turns,
         Feature.PART_BORDERS,
         "google/adk-python#1373: Gemma; SWE-agent/mini-swe-agent#759: Devstral",
+    ),
+    Amendment(
+        "empty texts are left out",
+        _says(EMPTY_TEXT),
+        without_empty_texts,
+        Feature.PART_BORDERS,
+        "NousResearch/hermes-agent#11929, farion1231/cc-switch#7373: gateways to Claude; Moonshot AI",
     ),
     Amendment(
         "the role system is sent for developer",

@@ -561,6 +561,35 @@ def test_what_a_chat_template_refuses(code: ErrorCode, message: str, body: Any, 
     assert amended_body(json.dumps(wanted).encode(), rows, Losses())[1] == []
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages: text content blocks must be non-empty",
+        "messages.3: all messages must have non-empty content except for the optional final assistant message",
+        "messages.29.content.0.text: cache_control cannot be set for empty text blocks",
+        "Invalid request: the message at position 2 with role 'assistant' must not be empty",
+    ],
+)
+def test_servers_that_take_no_empty_texts(message: str) -> None:
+    """NousResearch/hermes-agent#11929: such a text is in the history, so that no later request would pass either."""
+    text, empty, image = {"type": "text", "text": "a"}, {"type": "text", "text": ""}, {"type": "image_url"}
+    calls = {"role": "assistant", "tool_calls": [{"id": "1"}]}
+    result = {"role": "tool", "tool_call_id": "1", "content": ""}
+    before = [
+        *told(("system", ""), ("user", [empty, image]), ("assistant", ""), ("assistant", [empty]), ("user", "")),
+        {**calls, "content": ""}, result, *told(("assistant", [text, empty])), {"role": "assistant", "content": None},
+    ]  # fmt: skip
+    after = [
+        *told(("user", [image]), ("user", "")), {**calls, "content": None}, result, *told(("assistant", [text])),
+    ]  # fmt: skip
+    rows = rows_for(refused(message))
+    body, changed = amended_body(json.dumps({"messages": before}).encode(), rows, Losses())
+    assert (json.loads(body)["messages"], len(changed)) == (after, 1)
+    assert amended_body(body, rows, Losses())[1] == []
+    items = [{"type": "message", "role": "assistant", "content": ""}, {"type": "function_call", "name": "f"}, "x"]
+    assert json.loads(amended_body(json.dumps({"input": items}).encode(), rows, Losses())[0])["input"] == items[1:]
+
+
 def test_calls_are_not_joined_with_what_follows_them() -> None:
     called = {"role": "assistant", "content": None, "tool_calls": [{}]}
     messages = [*told(("user", "a")), called, *told(("assistant", "b"))]
