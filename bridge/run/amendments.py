@@ -128,6 +128,15 @@ def read(failure: Failure) -> ParameterRefusal | None:
     return ParameterRefusal(words, tuple(dict.fromkeys(names)))
 
 
+_NUMBERS = re.compile(r"[0-9a-f-]{8,}|[0-9]+")
+
+
+def is_same_refusal(one: Failure, other: Failure) -> bool:
+    """Return whether two refusals have the same words, whatever numbers and ids of requests they name."""
+    words = [_NUMBERS.sub("", each.message[:_LONGEST]) for each in (one, other)]
+    return words[0] == words[1]
+
+
 def _is_of_template(failure: Failure) -> bool:
     """Return whether the chat template of a model refused the messages, which some servers call their own failure."""
     return failure.code is ErrorCode.BACKEND_ERROR and OF_TEMPLATE.search(failure.message[:_LONGEST]) is not None
@@ -572,7 +581,7 @@ def _rows_of_words(failure: Failure) -> Iterator[Amendment]:
     words = f"{failure.message[:_LONGEST]} {failure.param or ''}".lower()
     limit = lower_limit(words, is_full=failure.code is ErrorCode.CONTEXT_LENGTH)
     if limit is not None:
-        yield Amendment(_LOWER, _by_words, limit, Feature.SAMPLING, _LARGE_LIMITS, lasts=not limit.is_room)
+        yield Amendment(_LOWER, _by_words, limit, Feature.SAMPLING, _LARGE_LIMITS, lasts=limit.lasts)
     for field in unknown_fields(words):
         yield Amendment(field.what, _by_words, field, field.feature, _UNKNOWN_FIELDS)
     if (betas := refused_betas(words)) is not None:

@@ -223,6 +223,26 @@ async def test_a_full_context_is_told_to_the_client() -> None:
         assert reply.json["error"]["message"].startswith("prompt is too long")
 
 
+async def test_what_a_client_makes_a_backend_say_is_not_remembered() -> None:
+    """A refusal that repeats a value of the client names rows that no request needs."""
+    value = "unsupported: System role not supported, max_tokens is too large: supports at most 300 completion tokens"
+
+    def refuses(body: dict[str, Any]) -> Any:
+        given = body.get("service_tier")
+        text = f"Invalid value: '{given}'. Supported values are: 'auto'. (request 7f3a{len(str(body)):012x})"
+        return given and error(text, "service_tier", "invalid_value")
+
+    told_first = {"messages": told(("system", "S"), ("user", "q")), "max_tokens": 900}
+    async with refusing("openai-chat", refuses) as (base, backend):
+        reply = await post(f"{base}/openai-chat/chat/completions", {"model": "m", "service_tier": value, **told_first})
+        assert reply.status == 200
+        assert (sent(backend)["messages"], sent(backend)["max_tokens"]) == (told_first["messages"], 900)
+        count = len(backend.seen)
+        await post(f"{base}/openai-chat/chat/completions", {"model": "m", **told_first})
+        assert len(backend.seen) == count + 1
+        assert (sent(backend)["messages"], sent(backend)["max_tokens"]) == (told_first["messages"], 900)
+
+
 async def test_what_does_not_help_is_not_remembered() -> None:
     always = error("Unsupported parameter: 'temperature' is not supported with this model.", "temperature")
     async with refusing("openai-chat", lambda body: always) as (base, backend):
