@@ -58,7 +58,7 @@ class LowerLimit:
 
     @property
     def lasts(self) -> bool:
-        """Whether later requests need it as well."""
+        """True if later requests need it as well."""
         return self.most is not None and not self.is_room
 
     def __call__(self, body: dict[str, Any]) -> bool:
