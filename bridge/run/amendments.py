@@ -13,7 +13,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.contract import Feature, Losses
@@ -585,7 +585,8 @@ def _rows_of_words(failure: Failure) -> Iterator[Amendment]:
     for field in unknown_fields(words):
         yield Amendment(field.what, _by_words, field, field.feature, _UNKNOWN_FIELDS)
     if (betas := refused_betas(words)) is not None:
-        yield Amendment(betas.what, _by_words, betas, Feature.EXTRAS, _UNKNOWN_BETAS, of_headers=True)
+        one = Amendment(betas.what, _by_words, betas, Feature.EXTRAS, _UNKNOWN_BETAS, of_headers=True)
+        yield one if betas.names else replace(one, lasts=False)  # one client's value is no reason to drop all of others
 
 
 _LOWER = "the limit of the answer is lowered"
