@@ -77,16 +77,16 @@ def system_as_user(body: Body) -> bool:
 def in_turns(body: Body) -> bool:
     """Join messages of one role in a row, except those that are about tools."""
     messages = body.get("messages")
-    out: list[Any] = []
+    turns: list[list[Any]] = []
     for each in messages if isinstance(messages, list) else ():
-        last = out[-1] if out else None
+        last = turns[-1][-1] if turns else None
         if isinstance(last, dict) and isinstance(each, dict) and _are_one_turn(last, each):
-            out[-1] = _joined(last, each)
+            turns[-1].append(each)
         else:
-            out.append(each)
-    if not isinstance(messages, list) or len(out) == len(messages):
+            turns.append([each])
+    if not isinstance(messages, list) or len(turns) == len(messages):
         return False
-    body["messages"] = out
+    body["messages"] = [_joined(*turn) if len(turn) > 1 else turn[0] for turn in turns]
     return True
 
 
@@ -141,14 +141,14 @@ def _text(message: Body) -> str:
     return content if isinstance(content, str) else _BETWEEN.join(filter(None, parts))
 
 
-def _joined(first: Body, second: Body) -> Body:
-    """Return two messages as one: their texts with a blank line between them, or their parts."""
-    one, two = first.get("content"), second.get("content")
-    if isinstance(one, str) and isinstance(two, str):
-        content: Any = _BETWEEN.join(filter(None, [one, two]))
+def _joined(*messages: Body) -> Body:
+    """Return messages as one: their texts with blank lines between them, or their parts."""
+    contents = [message.get("content") for message in messages]
+    if all(isinstance(content, str) for content in contents):
+        joined: Any = _BETWEEN.join(filter(None, contents))
     else:
-        content = [*_parts(one), *_parts(two)] or None
-    return {**first, **second, "content": content}
+        joined = [part for content in contents for part in _parts(content)] or None
+    return {**messages[0], **messages[-1], "content": joined}
 
 
 def _parts(content: Any) -> list[Any]:

@@ -617,6 +617,13 @@ def test_calls_are_not_joined_with_what_follows_them() -> None:
     assert amended_body(json.dumps({"messages": messages}).encode(), rows, Losses())[1] == []
 
 
+def test_many_messages_in_a_row_are_joined_once() -> None:
+    many = json.dumps({"messages": told(*[("user", "a" * 1000)] * 20_000)}).encode()
+    body, _ = amended_body(many, rows_for(refused("Conversation roles must alternate user/assistant")), Losses())
+    (message,) = json.loads(body)["messages"]
+    assert len(message["content"]) == 20_000 * 1002 - 2
+
+
 def test_a_failure_of_a_server_that_is_none_of_a_template_changes_nothing() -> None:
     assert rows_for(Failure(ErrorCode.BACKEND_ERROR, "System message must be at the beginning.")) == []
 
