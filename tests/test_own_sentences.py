@@ -26,6 +26,7 @@ ALLOWED = {
     "bridge/toolkit/inner_errors.py failure.message[:_LONGEST]": "a backend's words: an error of a model's API",
     "bridge/toolkit/errors.py is_full_context(failure.message)": "a backend's words",
     "bridge/run/amendments.py failure.message[:_LONGEST]": "a backend's words: what it refuses",
+    "bridge/run/backends/http_backend.py _NO_COUNTS.search(failure.message)": "a backend's words: it counts no tokens",
     "bridge/run/amendments.py failure.message[:200]": "a backend's words, cut for the log",
     "bridge/translation/policies/signatures.py "
     "_REFUSED.search(f'{failure.message} {failure.backend_code} {failure.param}')": "a backend's words: of a refusal",

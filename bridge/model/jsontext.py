@@ -163,6 +163,17 @@ def _read_slowly(body: bytes, error: ValueError) -> Any:
         ) from None
 
 
+def repeats(body: bytes, name: str) -> bool:
+    """Return whether a JSON object has this member more than once. Readers differ in which of them they take."""
+    last: list[tuple[str, Any]] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> None:
+        last[:] = pairs  # that of the outermost object comes last
+
+    json.loads(body, object_pairs_hook=keep)
+    return sum(each == name for each, _ in last) > 1
+
+
 def may_nest(body: bytes, limit: int = MAX_DEPTH) -> bool:
     """A cheap look: can this JSON text be nested deeper than `limit` at all?"""
     return len(body) > 2 * limit and body.count(b"[") + body.count(b"{") > limit

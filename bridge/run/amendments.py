@@ -13,7 +13,7 @@ import logging
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bridge.contract import Feature, Losses
@@ -24,6 +24,7 @@ from bridge.model.jsontext import dict_of, dicts_of, dumps, read_json
 from bridge.run.continuation import GO_ON
 from bridge.run.plain_tools import NO_FUNCTION, plain_tools
 from bridge.run.templates import (
+    EMPTY_TEXT,
     NO_SYSTEM,
     NOT_FIRST,
     NOT_IN_TURNS,
@@ -31,6 +32,7 @@ from bridge.run.templates import (
     in_turns,
     one_system_message,
     system_as_user,
+    without_empty_texts,
 )
 from bridge.run.token_limits import REFUSED_AS, lower_limit
 from bridge.run.unknown_fields import refused_betas, unknown_fields
@@ -124,6 +126,15 @@ def read(failure: Failure) -> ParameterRefusal | None:
     words = f"{failure.message[:_LONGEST]} {failure.backend_code or ''} {failure.param or ''}"[: 2 * _LONGEST].lower()
     names = (_SPELLINGS.get(name.replace("_", ""), name) for name in _names_of(failure, words))
     return ParameterRefusal(words, tuple(dict.fromkeys(names)))
+
+
+_NUMBERS = re.compile(r"[0-9a-f-]{8,}|[0-9]+")
+
+
+def is_same_refusal(one: Failure, other: Failure) -> bool:
+    """Return whether two refusals have the same words, whatever numbers and ids of requests they name."""
+    words = [_NUMBERS.sub("", each.message[:_LONGEST]) for each in (one, other)]
+    return words[0] == words[1]
 
 
 def _is_of_template(failure: Failure) -> bool:
@@ -535,6 +546,13 @@ AMENDMENTS: tuple[Amendment, ...] = (
         "google/adk-python#1373: Gemma; SWE-agent/mini-swe-agent#759: Devstral",
     ),
     Amendment(
+        "empty texts are left out",
+        _says(EMPTY_TEXT),
+        without_empty_texts,
+        Feature.PART_BORDERS,
+        "NousResearch/hermes-agent#11929, farion1231/cc-switch#7373: gateways to Claude; Moonshot AI",
+    ),
+    Amendment(
         "the role system is sent for developer",
         _developer,
         _system_for_developer,
@@ -563,11 +581,12 @@ def _rows_of_words(failure: Failure) -> Iterator[Amendment]:
     words = f"{failure.message[:_LONGEST]} {failure.param or ''}".lower()
     limit = lower_limit(words, is_full=failure.code is ErrorCode.CONTEXT_LENGTH)
     if limit is not None:
-        yield Amendment(_LOWER, _by_words, limit, Feature.SAMPLING, _LARGE_LIMITS, lasts=not limit.is_room)
+        yield Amendment(_LOWER, _by_words, limit, Feature.SAMPLING, _LARGE_LIMITS, lasts=limit.lasts)
     for field in unknown_fields(words):
         yield Amendment(field.what, _by_words, field, field.feature, _UNKNOWN_FIELDS)
     if (betas := refused_betas(words)) is not None:
-        yield Amendment(betas.what, _by_words, betas, Feature.EXTRAS, _UNKNOWN_BETAS, of_headers=True)
+        one = Amendment(betas.what, _by_words, betas, Feature.EXTRAS, _UNKNOWN_BETAS, of_headers=True)
+        yield one if betas.names else replace(one, lasts=False)  # one client's value is no reason to drop all of others
 
 
 _LOWER = "the limit of the answer is lowered"

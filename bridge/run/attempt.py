@@ -10,7 +10,7 @@ from bridge.contract import Capabilities, Feature, Losses
 from bridge.errors import UNKNOWN_THREAD, Failure
 from bridge.model import Event, Folder, Request, RunStarted
 from bridge.model.fold import Answer
-from bridge.run.amendments import MOST_TRIES, Amendment, amended_request, rows_for
+from bridge.run.amendments import MOST_TRIES, Amendment, amended_request, is_same_refusal, rows_for
 from bridge.run.attached import LinkedMedia
 from bridge.run.backend import Backend, Call, CallInfo, KnownAnswer
 from bridge.run.continuation import ContinuedText
@@ -35,8 +35,8 @@ class BackendAttempt:
     """
 
     __slots__ = (
-        "_amended", "_asked_for", "_recorder", "_shown", "_survey", "_unproved", "_untouched", "backend", "call",
-        "info", "linked", "lost", "request", "stages", "turn",
+        "_amended", "_asked_for", "_recorder", "_shown", "_survey", "_unproved", "_untouched", "_vain", "backend",
+        "call", "info", "linked", "lost", "request", "stages", "turn",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +79,7 @@ class BackendAttempt:
         self.request = request
         self._amended = 0
         self._unproved: list[tuple[Amendment, Failure]] | None = None
+        self._vain: tuple[Amendment, ...] = ()
         self.turn = turn
         self.linked = linked
         self._recorder = _AnswerRecorder(turn.for_client) if turn is not None else None
@@ -143,7 +144,8 @@ class BackendAttempt:
             self.request = request
             await self.again()
             return True
-        for row in rows_for(failure, self.info.amendments):
+        self._take_back(failure)
+        for row in rows_for(failure, (*self.info.amendments, *self._vain)):
             call = await self._call_with(row)
             if call is not None:
                 self._amended += 1
@@ -154,6 +156,16 @@ class BackendAttempt:
                 self.call = call
                 return True
         return False
+
+    def _take_back(self, failure: Failure) -> None:
+        """Take back the last amendment if the request was refused for the same again.
+
+        A refusal may repeat words of the client, who could have rows remembered by it that no request needs.
+        """
+        if self._unproved and is_same_refusal(self._unproved[-1][1], failure):
+            row, _ = self._unproved.pop()
+            self._vain = (*self._vain, row)
+            self.info.amendments = tuple(each for each in self.info.amendments if each is not row)
 
     def answered(self) -> None:
         """Note that the backend took the request: what it was amended by is what its model needs."""

@@ -66,7 +66,8 @@ class CallInfo:
     by another. `names_thread`: the client named the thread itself. `thread_of_backend`: the thread has the name that
     the backend gave it. `continues`: the backend has the thread, as far as the bridge knows. `may_ask`: the client can
     be asked, and answers with its next request. `caches`: it cannot say what is to be cached. `amendments` are the
-    changes of the body that the model is known to need; the backend notes in `amended`, if there is one, which of them changed it.
+    changes of the body that the model is known to need; the backend notes in `amended`, if that is a list, which of
+    them changed it.
     """
 
     run_id: str

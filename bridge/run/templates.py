@@ -2,7 +2,7 @@
 
 A template writes the messages of a request as the prompt of its model, and stops at what the model was not trained
 with: a system message elsewhere than at the start, or any; two messages of one role in a row. Servers pass its words
-on, with status 400 or 500.
+on, with status 400 or 500. Empty texts are refused by Claude, and by gateways in front of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ NOT_FIRST = re.compile(r"system (?:message|role) must be (?:at the |the )?(?:beg
 NO_SYSTEM = re.compile(
     r"system role (?:is )?not supported|only user and assistant roles are supported"
     r"|system (?:message|prompt)s? (?:is|are) not supported|(?:developer|system) instruction is not enabled"
+)
+EMPTY_TEXT = re.compile(
+    r"text content blocks must be non-empty|messages? must have non-empty content|empty text blocks"
+    r"|with role [`'\"]?(?:assistant|system)[`'\"]? must not be empty"
 )
 NOT_IN_TURNS = re.compile(r"roles must alternate|must alternate between user and assistant")
 
@@ -73,17 +77,50 @@ def system_as_user(body: Body) -> bool:
 def in_turns(body: Body) -> bool:
     """Join messages of one role in a row, except those that are about tools."""
     messages = body.get("messages")
-    out: list[Any] = []
+    turns: list[list[Any]] = []
     for each in messages if isinstance(messages, list) else ():
-        last = out[-1] if out else None
+        last = turns[-1][-1] if turns else None
         if isinstance(last, dict) and isinstance(each, dict) and _are_one_turn(last, each):
-            out[-1] = _joined(last, each)
+            turns[-1].append(each)
         else:
-            out.append(each)
-    if not isinstance(messages, list) or len(out) == len(messages):
+            turns.append([each])
+    if not isinstance(messages, list) or len(turns) == len(messages):
         return False
-    body["messages"] = out
+    body["messages"] = [_joined(*turn) if len(turn) > 1 else turn[0] for turn in turns]
     return True
+
+
+def without_empty_texts(body: Body) -> bool:
+    """Leave out empty texts, and messages of the assistant or the system that are nothing else."""
+    changed = False
+    for name in _LISTS:
+        messages = body.get(name)
+        if isinstance(messages, list):
+            kept = [each for each in map(_without_empty_text, messages) if each is not None]
+            if len(kept) != len(messages) or any(new is not old for new, old in zip(kept, messages, strict=True)):
+                body[name], changed = kept, True
+    return changed
+
+
+def _without_empty_text(message: Any) -> Any:
+    if not isinstance(message, dict) or not _is_spoken(message):
+        return message
+    content = message.get("content")
+    if isinstance(content, list):
+        kept = [part for part in content if dict_of(part).get("text") != ""]
+        if kept and len(kept) < len(content):
+            return {**message, "content": kept}
+        content = kept or ""
+    if content not in ("", None):
+        return message
+    if message.get("tool_calls"):
+        return message if message.get("content") is None else {**message, "content": None}
+    return message if message.get("role") == "user" else None
+
+
+def _is_spoken(message: Body) -> bool:
+    """Return whether this is a message with text of its own, not a result or another item."""
+    return message.get("role") in (*_SYSTEM, "assistant", "user") and message.get("type") in (None, "message")
 
 
 def _are_one_turn(last: Body, following: Body) -> bool:
@@ -104,14 +141,14 @@ def _text(message: Body) -> str:
     return content if isinstance(content, str) else _BETWEEN.join(filter(None, parts))
 
 
-def _joined(first: Body, second: Body) -> Body:
-    """Return two messages as one: their texts with a blank line between them, or their parts."""
-    one, two = first.get("content"), second.get("content")
-    if isinstance(one, str) and isinstance(two, str):
-        content: Any = _BETWEEN.join(filter(None, [one, two]))
+def _joined(*messages: Body) -> Body:
+    """Return messages as one: their texts with blank lines between them, or their parts."""
+    contents = [message.get("content") for message in messages]
+    if all(isinstance(content, str) for content in contents):
+        joined: Any = _BETWEEN.join(filter(None, contents))
     else:
-        content = [*_parts(one), *_parts(two)] or None
-    return {**first, **second, "content": content}
+        joined = [part for content in contents for part in _parts(content)] or None
+    return {**messages[0], **messages[-1], "content": joined}
 
 
 def _parts(content: Any) -> list[Any]:

@@ -41,6 +41,8 @@ _MOST = re.compile(
 )
 _LEAST_ROOM = 1024
 """Tokens of an answer for which a conversation is not yet too long."""
+_LEAST_LIMIT = 256
+"""A limit below which no model is: a smaller number means something else."""
 _ALWAYS_TAKEN = 4096
 """A limit that is not too large for any model: one up to it is refused for another reason."""
 
@@ -53,6 +55,11 @@ class LowerLimit:
 
     most: int | None
     is_room: bool = False
+
+    @property
+    def lasts(self) -> bool:
+        """True if later requests need it as well."""
+        return self.most is not None and not self.is_room
 
     def __call__(self, body: dict[str, Any]) -> bool:
         """Change the body in place and return whether that was done."""
@@ -87,7 +94,7 @@ def lower_limit(words: str, *, is_full: bool) -> LowerLimit | None:
     if found is None:
         return LowerLimit(None)
     most = int(found[1] or found[3]) - (found[2] is not None)
-    return LowerLimit(most) if most > 0 else None
+    return LowerLimit(most) if most >= _LEAST_LIMIT else None
 
 
 def _room(words: str) -> int | None:

@@ -223,6 +223,26 @@ async def test_a_full_context_is_told_to_the_client() -> None:
         assert reply.json["error"]["message"].startswith("prompt is too long")
 
 
+async def test_what_a_client_makes_a_backend_say_is_not_remembered() -> None:
+    """A refusal that repeats a value of the client names rows that no request needs."""
+    value = "unsupported: System role not supported, max_tokens is too large: supports at most 300 completion tokens"
+
+    def refuses(body: dict[str, Any]) -> Any:
+        given = body.get("service_tier")
+        text = f"Invalid value: '{given}'. Supported values are: 'auto'. (request 7f3a{len(str(body)):012x})"
+        return given and error(text, "service_tier", "invalid_value")
+
+    told_first = {"messages": told(("system", "S"), ("user", "q")), "max_tokens": 900}
+    async with refusing("openai-chat", refuses) as (base, backend):
+        reply = await post(f"{base}/openai-chat/chat/completions", {"model": "m", "service_tier": value, **told_first})
+        assert reply.status == 200
+        assert (sent(backend)["messages"], sent(backend)["max_tokens"]) == (told_first["messages"], 900)
+        count = len(backend.seen)
+        await post(f"{base}/openai-chat/chat/completions", {"model": "m", **told_first})
+        assert len(backend.seen) == count + 1
+        assert (sent(backend)["messages"], sent(backend)["max_tokens"]) == (told_first["messages"], 900)
+
+
 async def test_what_does_not_help_is_not_remembered() -> None:
     always = error("Unsupported parameter: 'temperature' is not supported with this model.", "temperature")
     async with refusing("openai-chat", lambda body: always) as (base, backend):
@@ -506,7 +526,7 @@ async def test_betas_that_a_backend_does_not_know(message: str, left: str | None
             "routes": [{"dialect": "anthropic-messages", "path": "/v1", "backend": "it"}],
         }
         async with serving(config) as base:
-            for count in (2, 3):
+            for count in (2, 3 if left else 4):
                 body = {"model": "m", **asked("anthropic-messages")}
                 sent_on = {"anthropic-beta": "a-2025, effort-2025-11-24,b-2026"}
                 reply = await post(f"{base}/v1/messages", body, **sent_on)
@@ -561,11 +581,47 @@ def test_what_a_chat_template_refuses(code: ErrorCode, message: str, body: Any, 
     assert amended_body(json.dumps(wanted).encode(), rows, Losses())[1] == []
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages: text content blocks must be non-empty",
+        "messages.3: all messages must have non-empty content except for the optional final assistant message",
+        "messages.29.content.0.text: cache_control cannot be set for empty text blocks",
+        "Invalid request: the message at position 2 with role 'assistant' must not be empty",
+    ],
+)
+def test_servers_that_take_no_empty_texts(message: str) -> None:
+    """NousResearch/hermes-agent#11929: such a text is in the history, so that no later request would pass either."""
+    text, empty, image = {"type": "text", "text": "a"}, {"type": "text", "text": ""}, {"type": "image_url"}
+    calls = {"role": "assistant", "tool_calls": [{"id": "1"}]}
+    result = {"role": "tool", "tool_call_id": "1", "content": ""}
+    before = [
+        *told(("system", ""), ("user", [empty, image]), ("assistant", ""), ("assistant", [empty]), ("user", "")),
+        {**calls, "content": ""}, result, *told(("assistant", [text, empty])), {"role": "assistant", "content": None},
+    ]  # fmt: skip
+    after = [
+        *told(("user", [image]), ("user", "")), {**calls, "content": None}, result, *told(("assistant", [text])),
+    ]  # fmt: skip
+    rows = rows_for(refused(message))
+    body, changed = amended_body(json.dumps({"messages": before}).encode(), rows, Losses())
+    assert (json.loads(body)["messages"], len(changed)) == (after, 1)
+    assert amended_body(body, rows, Losses())[1] == []
+    items = [{"type": "message", "role": "assistant", "content": ""}, {"type": "function_call", "name": "f"}, "x"]
+    assert json.loads(amended_body(json.dumps({"input": items}).encode(), rows, Losses())[0])["input"] == items[1:]
+
+
 def test_calls_are_not_joined_with_what_follows_them() -> None:
     called = {"role": "assistant", "content": None, "tool_calls": [{}]}
     messages = [*told(("user", "a")), called, *told(("assistant", "b"))]
     rows = rows_for(refused("Conversation roles must alternate user/assistant"))
     assert amended_body(json.dumps({"messages": messages}).encode(), rows, Losses())[1] == []
+
+
+def test_many_messages_in_a_row_are_joined_once() -> None:
+    many = json.dumps({"messages": told(*[("user", "a" * 1000)] * 20_000)}).encode()
+    body, _ = amended_body(many, rows_for(refused("Conversation roles must alternate user/assistant")), Losses())
+    (message,) = json.loads(body)["messages"]
+    assert len(message["content"]) == 20_000 * 1002 - 2
 
 
 def test_a_failure_of_a_server_that_is_none_of_a_template_changes_nothing() -> None:

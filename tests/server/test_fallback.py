@@ -234,6 +234,33 @@ async def test_tokens_are_counted_by_who_can() -> None:
             assert reply.json == {"input_tokens": 42}
 
 
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, b"404 page not found"),
+        (400, b'{"error": {"message": "NoResourceFoundException: 404 NOT_FOUND", "type": "invalid_request_error"}}'),
+        (400, b'{"error": {"message": "Unsupported method: countTokens"}}'),
+        (500, b'{"error": "No static resource v1/messages/count_tokens."}'),
+        (200, b"<html></html>"),
+        (200, b'{"type": "message", "content": [], "usage": {"input_tokens": 5}}'),
+    ],
+)
+async def test_tokens_are_estimated_where_a_backend_counts_none(status: int, body: bytes) -> None:
+    async with fake_backend("anthropic-messages") as backend:
+        backend.answers(status, body)
+        config = {
+            "backends": {"it": {"dialect": "anthropic-messages", "url": backend.url}},
+            "routes": [{"dialect": "anthropic-messages", "path": "/v1", "backend": "it"}],
+        }
+        async with serving(config) as base:
+            reply = await post(f"{base}/v1/messages/count_tokens", HELLO)
+            assert (reply.status, reply.headers["x-bridge-estimated"], reply.json["estimated"]) == (200, "tokens", True)
+            backend.answers(400, b'{"error": {"message": "messages: at least one is required"}}')
+            assert (await post(f"{base}/v1/messages/count_tokens", HELLO)).status == 400
+            backend.answers(401, b'{"error": {"message": "404 keys"}}')
+            assert (await post(f"{base}/v1/messages/count_tokens", HELLO)).status == 502
+
+
 # ---------------------------------------------------------------------- who knows the talk
 
 

@@ -267,6 +267,36 @@ async def test_the_models_of_a_key() -> None:
             assert {"small", "large"} <= {each["id"] for each in listed.json["data"]}
 
 
+async def test_the_models_of_a_key_are_those_that_the_backend_reads() -> None:
+    """Of two members with one name, servers take the first or the last; passthrough sends both on."""
+    twice = b'{"model": "%s", "messages": [{"role": "user", "content": "Hi"}], "%s": "%s"}'
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        setup = config(backend.url)
+        setup["server"]["auth"]["keys"] = [{**KEYS[0], "models": ["small"]}, KEYS[1]]
+        setup["routes"][0]["passthrough"] = True
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            for names in ((b"large", b"model", b"small"), (b"large", b"mod\\u0065l", b"small")):
+                reply = await post(url, twice % names, **ANN)
+                assert (reply.status, reply.json["error"]["param"]) == (400, "model")
+                assert (await post(url, twice % names, **BOB)).status == 200
+            assert (await post(url, twice % (b"small", b"user", b"large"), **ANN)).status == 200
+
+
+async def test_the_models_of_a_key_for_embeddings() -> None:
+    async with fake_backend("openai-chat") as backend:
+        backend.answers(200, b'{"data": [{"index": 0, "embedding": [1, 2]}]}')
+        setup = config(backend.url, route={"dialect": "ollama", "path": "/"})
+        setup["server"]["auth"]["keys"] = [{**KEYS[0], "models": ["small"]}, KEYS[1]]
+        async with serving(setup) as base:
+            reply = await post(f"{base}/api/embed", {"model": "large", "input": "x"}, **ANN)
+            assert (reply.status, backend.seen) == (403, [])
+            assert reply.json["error"] == "This API key does not allow the model 'large'."
+            assert (await post(f"{base}/api/embed", {"model": "small", "input": "x"}, **ANN)).status == 200
+            assert (await post(f"{base}/api/embed", {"model": "large", "input": "x"}, **BOB)).status == 200
+
+
 async def test_requests_of_a_key_at_the_same_time() -> None:
     async with busy() as it, serving(config(it.backend.url, per_key={"concurrent": 1})) as base:
         url = f"{base}/v1/chat/completions"

@@ -82,6 +82,8 @@ _LOOK_SECONDS = 1.0
 """Seconds between two checks of the answers that are being read."""
 _VERSION = re.compile(r"(/v\d+|/api)(?:(?:alpha|beta)\d*)?(?=/|$)")
 _NOT_THERE = frozenset({404, 405, 501})
+_NO_COUNTS = re.compile(r"count_?tokens|no ?resource ?found|\b404\b", re.IGNORECASE)
+"""What servers without an endpoint for counts say with another status (Wei-Shaw/sub2api#656: DashScope)."""
 """Statuses of a server that has no such endpoint: many speak a dialect without its side routes."""
 _SHUT = frozenset({401, 403, 407})
 """Statuses of a server that does not take our key."""
@@ -367,8 +369,15 @@ class HttpBackend(ConfiguredBackend):
         if answer.status in _NOT_THERE:
             return None
         if answer.status >= 300:
-            raise BackendError.of(self.refusal(answer, wire))
-        return self.dialect.decode_count(answer)
+            failure = self.refusal(answer, wire)
+            if answer.status in (400, 500) and _NO_COUNTS.search(failure.message):
+                return None
+            raise BackendError.of(failure)
+        try:
+            return self.dialect.decode_count(answer)
+        except BackendError as error:  # some servers take any path for a request (QuantumNous/new-api#7285)
+            log.info("backend %s: %s", self.name, error)
+            return None
 
     async def embed(self, asked: EmbeddingsRequest, info: CallInfo) -> Embeddings | None:
         if not isinstance(self.dialect, EmbeddingsDialect):

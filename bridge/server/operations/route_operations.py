@@ -226,6 +226,7 @@ class RouteOperations:
         wire, begin = await exchange.read(), time.time()
         context = Context(exchange.request_id, None, begin, route.options, route.default_model)
         asked = dialect.decode_embeddings_request(wire, context)
+        self._limiter.check_model(exchange.user, asked.model or route.default_model)
         await exchange.hold(self._limiter.slot(exchange.user))
         caller = RunCaller(exchange.user, exchange.request_id, wire.headers, wire.body, route.capabilities)
         found = await self._bridge.embed(route, asked, caller)

@@ -22,9 +22,10 @@ from bridge.contract import Context, Dialect, Operation, StoredResponses, WireRe
 from bridge.engine.bridge import Bridge
 from bridge.engine.route import Route, RunCaller
 from bridge.engine.watching import RequestEnd, RunWatch, WatchedRequest
-from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
+from bridge.errors import BridgeError, ErrorCode, Failure, RequestError, unexpected_failure
 from bridge.model import Event, Request
 from bridge.model.error_paths import note_places
+from bridge.model.jsontext import repeats
 from bridge.run.run import Run
 from bridge.server.auth.audit_log import AuditLog
 from bridge.server.auth.cors import Initiator, is_preflight
@@ -230,6 +231,8 @@ class ServerExchange:
         request = await decoded(route.dialect.decode_request, wire, context)
         note_places(request)
         self.limiter.check_model(self.user, request.model or route.default_model)
+        if route.passthrough and self.limiter.is_limited_to_models(self.user) and repeats(wire.body, "model"):
+            raise RequestError("model: named more than once.", param="model")
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
         return request, self.caller(wire)
 
