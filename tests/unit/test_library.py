@@ -40,7 +40,7 @@ from bridge.contract import registry
 from bridge.model import GrammarError, Message, Request, Text, TextDelta, verify
 from bridge.translation.library.guess import guessed
 from bridge.translation.policies.stages import StageContext
-from bridge.translation.reader import Stage
+from bridge.translation.stage import Stage
 from tests.strategies import splits
 
 CAPTURES = Path(__file__).parents[1] / "captures"
