@@ -207,6 +207,19 @@ def _not_turned_off(body: Body) -> bool:
     return any(changes)
 
 
+_THINKS_IN_STREAMS = re.compile(
+    r"enable[_ ]thinking[^\n]{0,40}(?: false for non-?streaming| support when [`'\"]?stream=false|设置为false)"
+)
+
+
+def _not_thinking(body: Body) -> bool:
+    """Turn off thinking where the answer comes in one piece."""
+    if body.get("stream") or body.get("enable_thinking") is False:
+        return False
+    body["enable_thinking"] = False
+    return True
+
+
 def _no_effort(body: Body) -> bool:
     if body.get("reasoning_effort") in (None, "none"):
         return False
@@ -509,6 +522,13 @@ AMENDMENTS: tuple[Amendment, ...] = (
         _short_ids,
         Feature.TOOL_HISTORY,
         "sst/opencode#1680, nearai/ironclaw#1241: Mistral",
+    ),
+    Amendment(
+        "thinking is turned off for an answer in one piece",
+        _says(_THINKS_IN_STREAMS),
+        _not_thinking,
+        Feature.REASONING_EFFORT,
+        "QuantumNous/new-api#1109, musistudio/claude-code-router#948: Qwen 3 at DashScope and ModelScope",
     ),
     Amendment(
         "thinking is not turned off",

@@ -411,6 +411,23 @@ def test_models_that_always_think(message: str) -> None:
 @pytest.mark.parametrize(
     "message",
     [
+        "parameter.enable_thinking must be set to false for non-streaming calls",
+        "enable thinking can not be support when `stream=False`.",
+        "parameter.enable_thinking必须设置为false才能进行非流式调用",
+    ],
+)
+def test_models_that_think_in_streams_alone(message: str) -> None:
+    rows = rows_for(refused(message))
+    for body in ({"a": 1}, {"a": 1, "enable_thinking": True, "stream": False}):
+        written = json.loads(amended_body(json.dumps(body).encode(), rows, Losses())[0])
+        assert written == {**body, "enable_thinking": False}
+        assert amended_body(json.dumps(written).encode(), rows, Losses())[1] == []
+    assert amended_body(b'{"stream":true}', rows, Losses())[1] == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
         "Thinking level MINIMAL is not supported for this model. Please retry with other thinking level.",
         '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".',
     ],
