@@ -40,6 +40,7 @@ _LIVE = f"""EXISTS (SELECT 1 FROM places t
 _HEAD = f"""SELECT id, base, size, {_SIZE}, thread_id, version, dropped, digest, updated_at,
     CASE WHEN {_SIZE} <= :free THEN tools END, CASE WHEN {_SIZE} <= :free THEN beside END
     FROM history_conversations WHERE {KEY}"""
+_LOCKED_HEAD = f"{_HEAD} {{lock}}"
 _BESIDE = "SELECT tools, beside FROM history_conversations WHERE id = :id"
 _BODIES = "SELECT body FROM history_messages WHERE conversation = :id ORDER BY seq"
 _CHAIN = """WITH RECURSIVE chain (id, base, depth, messages, size) AS (
@@ -118,7 +119,7 @@ def fetch(where: Key, charge: Charge, *, lock: bool = False) -> Script[Stored | 
 
     In a script that writes, `lock` the row: its messages are read by a second statement. Raises what `charge` raises.
     """
-    found = yield f"{_HEAD} {'{lock}' if lock else ''}", {**named(where), "free": FREE}
+    found = yield _LOCKED_HEAD if lock else _HEAD, {**named(where), "free": FREE}
     if not found:
         return None
     row_id, base, _, size, *head, tools, beside = found[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from threading import Lock
-from typing import Self
+from typing import ClassVar, Self
 
 from bridge.errors import BackendError, ErrorCode
 
@@ -81,14 +81,15 @@ class LoadedBytes:
     Serve a request in a block of it: what is loaded there counts until the end of the block.
     """
 
-    __slots__ = ("_budget", "_lock", "_sizes", "_taken", "_token", "_total", "is_open")
+    __slots__ = ("_budget", "_sizes", "_taken", "_token", "_total", "is_open")
+    _lock: ClassVar = Lock()
+    """Of all requests: it is held for moments, and most of them load nothing."""
 
     def __init__(self, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._sizes: dict[Hashable, int] = {}
+        self._sizes: dict[Hashable, int] | None = None
         self._total = 0
         self._taken = 0
-        self._lock = Lock()
         self.is_open = True
 
     def charge(self, what: Hashable, size: int, *, is_loaded: bool = False) -> None:
@@ -97,7 +98,8 @@ class LoadedBytes:
         Raises `MemorySpent` if it does not fit.
         """
         with self._lock:
-            grown = COPIES * size - self._sizes.get(what, 0)
+            sizes = self._sizes or {}
+            grown = COPIES * size - sizes.get(what, 0)
             if not self.is_open or grown <= 0:
                 return
             more = max(0, self._total + grown - FREE) - self._taken
@@ -105,7 +107,7 @@ class LoadedBytes:
                 self._budget.give_back(-more)
             elif more and not self._budget.take_alone(more, self._taken):
                 raise MemorySpent
-            self._sizes[what] = COPIES * size
+            sizes[what], self._sizes = COPIES * size, sizes
             self._total += grown
             self._taken += more
 

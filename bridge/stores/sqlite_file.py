@@ -536,8 +536,11 @@ def _rows_of(db: sqlite3.Connection, found: Spelled, given: Values) -> Rows:
         db.executemany(found.text, given[found.many])
         return []
     if found.clocks or found.sets:
-        times = {name: lease_clock.now() if name == "now" else time.time() for name in found.clocks}
-        given = {**given, **times, **{name: orjson.dumps(given[name]).decode() for name in found.sets}}
+        given = dict(given)
+        for name in found.clocks:
+            given[name] = lease_clock.now() if name == "now" else time.time()
+        for name in found.sets:
+            given[name] = orjson.dumps(given[name]).decode()
     cursor = db.execute(found.text, given)
     return [(1,)] * cursor.rowcount if found.counts else cursor.fetchall()
 

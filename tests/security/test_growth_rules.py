@@ -56,7 +56,6 @@ ALLOWED = {
     "translation/policies/stages.py about[0]": "once, at the end of a run",
     "run/retries.py self._saved": "a number",
     "run/backends/http_backend.py wire.headers": "once for each call",
-    "run/backends/http1.py self._beside_body": "a number",
     "agentscope_service/calling.py self._inputs.pop(0)": "two inputs at most",
     "run/retries.py self._others.pop(0)": "the backends of a group",
     "run/templates.py first['parts'].insert(0)": "once, for a request",
