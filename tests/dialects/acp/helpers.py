@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from bridge.cli.acp import AcpCommand
@@ -22,6 +23,23 @@ from tests.jsonrpc.helpers import joined_carriers
 Update = dict[str, Any]
 TARGET = "tests.dialects.acp.agents:agent"
 ALL = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
+
+
+_others: set[psutil.Process] = set()
+"""Processes that earlier tests have left running in this one, such as fork servers."""
+
+
+@pytest.fixture(autouse=True)
+def known_others() -> None:
+    """Of what runs already, `processes` gives nothing."""
+    _others.clear()
+    _others.update(psutil.Process().children(recursive=True))
+
+
+def processes() -> list[psutil.Process]:
+    """The living processes that a test has started here, and theirs."""
+    found = psutil.Process().children(recursive=True)
+    return [each for each in found if each not in _others and each.status() != psutil.STATUS_ZOMBIE]
 
 
 def configuration(folder: Path | None, **route: Any) -> dict[str, Any]:

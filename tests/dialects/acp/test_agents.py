@@ -33,6 +33,7 @@ from bridge.model import (
     result_text,
 )
 from bridge.run.backends.agents.agent_backend import AgentBackend
+from tests.dialects.acp.helpers import processes
 
 AGENT = Path(__file__).with_name("scripted_agent.py")
 
@@ -102,22 +103,6 @@ def backend(bridge: Bridge) -> AgentBackend:
     found = bridge.routes[0].backends[0]
     assert isinstance(found, AgentBackend)
     return found
-
-
-_others: set[psutil.Process] = set()
-"""Processes that earlier tests have left running in this one, such as database servers."""
-
-
-@pytest.fixture(autouse=True)
-def _know_others() -> None:
-    _others.clear()
-    _others.update(psutil.Process().children(recursive=True))
-
-
-def processes() -> list[psutil.Process]:
-    """The living processes that a test has started here, and theirs."""
-    found = psutil.Process().children(recursive=True)
-    return [each for each in found if each not in _others and each.status() != psutil.STATUS_ZOMBIE]
 
 
 async def until(condition: Callable[[], bool]) -> None:

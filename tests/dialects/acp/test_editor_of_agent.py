@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.dialects.acp.helpers import ALL, editing, reject
-from tests.dialects.acp.test_agents import configuration, processes, until
+from tests.dialects.acp.helpers import ALL, editing, processes, reject
+from tests.dialects.acp.test_agents import configuration, until
 from tests.dialects.acp.test_socket import connected, status_of
 from tests.server.harness import serving
 
