@@ -6,6 +6,7 @@ Starting an interpreter and importing what a server needs takes half a second of
 are imported already, and what Python or a library reads from the environment while it starts has been read before.
 Tests of these use `subprocess`.
 
+Linux alone has `os.pidfd_open`, which a fork server needs; elsewhere, a `ForkedProcess` is a process that is started.
 Each interpreter, of this or another virtual environment, has a fork server, which ends with the process of the tests.
 This module is what it executes, so it imports nothing but the standard library.
 """
@@ -45,6 +46,7 @@ _OURS = (
 """What the commands and servers of this project import."""
 _EARLY = re.compile("PYTHON(?!PATH$|IOENCODING$)|PROMETHEUS_")
 """Variables that the interpreter or a library reads while it starts."""
+_HAS_FORKS = sys.platform == "linux"
 _LIMIT = 2**18
 """Bytes of a request: arguments and environment."""
 
@@ -71,13 +73,19 @@ class ForkedProcess:
         assert not late, f"expected variables that a running interpreter reads, got {late}"
         self.args = command
         self.returncode: int | None = None
+        self._started: subprocess.Popen[bytes] | None = None
+        if not _HAS_FORKS:
+            streams: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+            self._started = subprocess.Popen(command, cwd=cwd, env=env, start_new_session=start_new_session, **streams)
+            self.pid = self._started.pid
+            return
         python, words = (command[0], command[1:]) if _is_interpreter(command[0]) else (sys.executable, command)
         imports = _OURS if python == sys.executable else _imports(words[0])
         request = {"words": words, "imports": imports, "cwd": str(cwd), "env": env, "session": start_new_session}
-        streams = [each if isinstance(each, int) else each.fileno() for each in (stdin, stdout, stderr)]
+        descriptors = [each if isinstance(each, int) else each.fileno() for each in (stdin, stdout, stderr)]
         self._report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, _starting:
-            socket.send_fds(_server(python), [json.dumps(request).encode()], [*streams, theirs.fileno()])
+            socket.send_fds(_server(python), [json.dumps(request).encode()], [*descriptors, theirs.fileno()])
         self.pid = self._reported("started")
 
     def _reported(self, what: str) -> int:
@@ -97,7 +105,10 @@ class ForkedProcess:
         return code
 
     def _ended(self, timeout: float | None) -> int | None:
-        if self.returncode is None:
+        if self._started is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self.returncode = self._started.wait(timeout)
+        elif self.returncode is None:
             self._report.settimeout(timeout)
             with suppress(BlockingIOError, TimeoutError):
                 self.returncode = self._reported("ended")

@@ -52,6 +52,17 @@ def test_arguments_environment_folder_and_streams(kind: str, tmp_path: Path) -> 
     assert json.loads(forked[1].splitlines()[0])[3]["MINE"] == "ä"
 
 
+def test_a_system_without_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.forkserver._HAS_FORKS", False)
+    code = "import os, sys, time; print(os.getppid(), sys.stdin.read(), flush=True); time.sleep(60)"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run(program("code", code, tmp_path), cwd=tmp_path, env=variables(), timeout=0.2)
+    done = run(
+        program("code", code[: code.rindex(";")], tmp_path), cwd=tmp_path, env=variables(), input=b"x", timeout=60
+    )
+    assert (done.returncode, done.stdout.split()) == (0, [b"%d" % os.getpid(), b"x"])
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code"),
     [
