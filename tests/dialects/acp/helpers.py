@@ -29,7 +29,7 @@ _others: set[psutil.Process] = set()
 """Processes that earlier tests have left running in this one, such as fork servers."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def known_others() -> None:
     """Of what runs already, `processes` gives nothing."""
     _others.clear()

@@ -35,6 +35,8 @@ from bridge.model import (
 from bridge.run.backends.agents.agent_backend import AgentBackend
 from tests.dialects.acp.helpers import processes
 
+pytestmark = pytest.mark.usefixtures("known_others")
+
 AGENT = Path(__file__).with_name("scripted_agent.py")
 
 

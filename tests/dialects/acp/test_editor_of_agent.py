@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.dialects.acp.helpers import ALL, editing, processes, reject
 from tests.dialects.acp.test_agents import configuration, until
 from tests.dialects.acp.test_socket import connected, status_of
 from tests.server.harness import serving
+
+pytestmark = pytest.mark.usefixtures("known_others")
 
 DIFF = {"type": "diff", "path": "/a.txt", "oldText": None, "newText": "x"}
 
