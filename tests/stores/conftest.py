@@ -18,7 +18,6 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import cache
 from glob import glob
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,14 +32,7 @@ from tests.stores.run_engines import run_engine, run_store  # noqa: F401
 from tests.stores.s3 import s3_url  # noqa: F401
 
 SECRET = "s3cr3t-pa55word"
-_PLACE = tempfile.gettempdir()
-"""Of this process; a test may have another one, which is small and goes with it."""
 ACCOUNT = "nobody" if os.name == "posix" and os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
-
-
-@cache
-def _first_cluster() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="bridge-pg-first-", dir=_PLACE)
 
 
 class Server:
@@ -54,21 +46,12 @@ class Server:
         if ACCOUNT:
             shutil.chown(self.folder, ACCOUNT)
         if primary is None:
-            self._fill()
+            locale = ("-E", "utf8", "--locale=C")
+            self._call("initdb", "-A", "trust", "-U", "postgres", *locale, "--no-sync", "-D", self._data)
         else:
             source = ("-h", str(primary.folder), "-U", "postgres")
             self._call("pg_basebackup", *source, "-D", self._data, "-R", "-X", "stream", "-c", "fast", "--no-sync")
         self.start()
-
-    def _fill(self) -> None:
-        """Make a new cluster, or a copy of the first one of this process: that takes a tenth of the time."""
-        first = Path(_first_cluster().name) / "data"
-        if not first.exists():
-            locale = ("-E", "utf8", "--locale=C")
-            self._call("initdb", "-A", "trust", "-U", "postgres", *locale, "--no-sync", "-D", self._data)
-            subprocess.run(["cp", "-a", self._data, first], check=True)
-        else:
-            subprocess.run(["cp", "-a", first, self._data], check=True)
 
     @property
     def _data(self) -> str:
