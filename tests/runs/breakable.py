@@ -182,14 +182,17 @@ class Postgres:
             with suppress(asyncpg.TooManyConnectionsError):
                 taken.append(await asyncpg.connect(self.url, server_settings={"application_name": "crowd"}))
 
+        async def take_all() -> None:
+            await asyncio.gather(*(take() for _ in range(70)))
+
         try:
-            await take()
-            for _ in range(10):  # who was cut off comes back for its place
-                await taken[0].execute(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                    " WHERE backend_type = 'client backend' AND application_name <> 'crowd'"
-                )
-                await asyncio.gather(*(take() for _ in range(70)))
+            await take_all()
+            # Who was cut off comes back for its place. One that got it would be alive alone, and end the others' runs.
+            while await taken[0].fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND application_name <> 'crowd'"
+            ):
+                await take_all()
             yield
         finally:
             for each in taken:
