@@ -78,7 +78,6 @@ class StreamedResponse(web.StreamResponse):
         writer = await super().prepare(request)
         if self.headers.get("transfer-encoding") == "chunked" and _has_socket(request):
             self._chunks = request.transport  # to all clients but those of HTTP/1.0 and ASGI
-        self.headers.clear()  # they are sent, and need not be held while the body is streamed
         return writer
 
     @property
