@@ -59,6 +59,8 @@ A model sends some 40 tokens a second in each stream, so that a commit and one f
 them: with 0.02, an event costs a third more CPU in SQLite and in PostgreSQL (`docs/scale.md`). A reader gets 25 frames
 a second, which is smooth. An idle store appends at once.
 """
+_ENOUGH = 100
+"""Runs that wait to append with which a transaction begins at once: the commit is a small part of its cost then."""
 LOOK = 0.1
 """Seconds between two looks for what other processes did."""
 _OWN = 10
@@ -329,7 +331,7 @@ class RunStore:
         clock = asyncio.get_running_loop().time
         try:
             while self._waiting:
-                if (pause := self._began + GATHER - clock()) > 0:
+                if len(self._waiting) < _ENOUGH and (pause := self._began + GATHER - clock()) > 0:
                     await asyncio.sleep(pause)
                 self._began = clock()
                 await self._write_some()

@@ -76,6 +76,19 @@ async def test_what_arrives_while_others_are_gathered_shares_their_transaction(
     assert written == [1, 3]
 
 
+async def test_nothing_more_is_waited_for_when_many_wait(
+    run_store: RunStore,  # noqa: F811
+    written: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bridge.stores.run_store.GATHER", 1000.0)
+    keys = [await begun(run_store, n) for n in range(100)]
+    async with asyncio.timeout(60):
+        for position in range(3):
+            await asyncio.gather(*(run_store.append(key, "me", position, ["x"]) for key in keys))
+    assert written == [100, 100, 100]
+
+
 async def test_a_source_is_asked_when_the_transaction_begins(
     run_store: RunStore,  # noqa: F811
     written: list[int],
