@@ -215,7 +215,7 @@ def test_which_pieces_are_read_by_their_text(name: str, shape: str, monkeypatch:
     decoder: Any = dialect.decoder(Context("run", "thread", 1.0, dialect.back_options(), "m", None, Losses()))
     decoder.feed([line.encode() for line in WIRES[name][0]])
     decoder.feed([_told(shape, n) for n in range(4)])
-    monkeypatch.setattr(decoder, "payload", None)
+    monkeypatch.setattr(type(decoder), "payload", None)
     events = decoder.feed([_told(shape, n) for n in range(4, 8)])
     texts = [e.text for e in events if isinstance(e, TextDelta | ReasoningDelta | ArgsDelta)]
     assert texts == [f"t{n}\n" for n in range(4, 8)]

@@ -194,7 +194,7 @@ class Http1Answer:
         """Return up to `most` bytes that have arrived, without waiting."""
         if not self._pieces:
             return b""
-        arrived = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        arrived, self._pieces = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces), None
         if self._inflate is None:
             data, rest = arrived[:most], arrived[most:]
         else:
