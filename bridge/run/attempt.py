@@ -79,7 +79,7 @@ class BackendAttempt:
         self.request = request
         self._amended = 0
         self._unproved: list[tuple[Amendment, Failure]] | None = None
-        self._vain: tuple[Amendment, ...] = ()
+        self._vain: list[Amendment] | None = None
         self.turn = turn
         self.linked = linked
         self._recorder = _AnswerRecorder(turn.for_client) if turn is not None else None
@@ -145,7 +145,7 @@ class BackendAttempt:
             await self.again()
             return True
         self._take_back(failure)
-        for row in rows_for(failure, (*self.info.amendments, *self._vain)):
+        for row in rows_for(failure, (*self.info.amendments, *(self._vain or ()))):
             call = await self._call_with(row)
             if call is not None:
                 self._amended += 1
@@ -164,7 +164,8 @@ class BackendAttempt:
         """
         if self._unproved and is_same_refusal(self._unproved[-1][1], failure):
             row, _ = self._unproved.pop()
-            self._vain = (*self._vain, row)
+            self._vain = self._vain or []
+            self._vain.append(row)
             self.info.amendments = tuple(each for each in self.info.amendments if each is not row)
 
     def answered(self) -> None:
