@@ -1,4 +1,7 @@
-"""No fault of a database ends a run of a process that lives. A file of its own: the tests of one run one by one."""
+"""No fault of a database ends a run of a process that lives.
+
+Separate from `test_storm.py`, because the tests of one file run one after another.
+"""
 
 from __future__ import annotations
 
