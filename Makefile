@@ -125,7 +125,14 @@ $(VENV)/%/.done: bench/peers/%.txt | $(BIN)/python
 	@$(VENV)/$*/bin/pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@ \
 		|| { rm -rf $(VENV)/$*; echo "$* CANNOT BE INSTALLED HERE: it will not be measured"; }
 
-PEERS := $(patsubst bench/peers/%.txt,$(VENV)/%/.done,$(wildcard bench/peers/*.txt))
+# The bridge on the interpreter that Debian and Ubuntu users have; elsewhere, it is not measured.
+$(VENV)/debian/.done: pyproject.toml constraints.txt | $(VENV)/.dev
+	@if /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		/usr/bin/python3 -m venv --without-pip --clear $(VENV)/debian && \
+		$(UV) --python $(VENV)/debian/bin/python -c constraints.txt -e '.[uvloop,httptools]' && touch $@; \
+	else echo "/usr/bin/python3 IS NO PYTHON 3.11 OR NEWER: it will not be measured"; fi
+
+PEERS := $(VENV)/debian/.done $(patsubst bench/peers/%.txt,$(VENV)/%/.done,$(wildcard bench/peers/*.txt))
 
 bench: $(VENV)/.dev $(PEERS)  ## benchmark the bridge and other gateways, write docs/performance.md; BENCH="--repeats 1" is faster
 	$(BIN)/python bench/run.py $(BENCH)
@@ -134,7 +141,7 @@ profile: $(VENV)/.dev  ## count calls per token and request, and bytecodes by fu
 	$(BIN)/python bench/calls.py
 	$(BIN)/python bench/bytecodes.py
 
-instructions: $(VENV)/.dev  ## count instructions of the whole server for a request; needs valgrind
+instructions: $(VENV)/.dev $(VENV)/debian/.done  ## count instructions of the whole server for a request; needs valgrind
 	$(BIN)/python bench/instructions.py
 
 performance: $(VENV)/.dev  ## rewrite docs/performance.md and its charts from the last measurement

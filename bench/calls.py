@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Counts our function calls for one paced token, for one plain request, and for a turn of a conversation that is kept.
+"""Counts our function calls and objects for one paced token, one plain request, and a turn of a kept conversation.
 
     python bench/calls.py           # how many, in how many files, how deep
-    python bench/calls.py --tree    # each of them, below the one that calls it
+    python bench/calls.py --tree    # each call, below the one that calls it, and the classes of the objects
 
 Client, server and backend share one process and one loop. Counts do not depend on how busy the machine is, so that
 tests can hold them (`tests/bench/test_calls.py`). What is counted: calls of functions below `bridge/` and `adapters/`,
 test kits excluded; generators and coroutines count each time they are resumed. Those of the thread of an SQLite file
-are counted, too.
+are counted, too. Objects are instances of classes from there, by their `__init__`, generated ones included, or by the
+`__new__` of named tuples.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import asyncio
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -42,12 +44,16 @@ NOT_KEPT, BEGINS, GOES_ON = "a short stream", "the same, which begins a kept con
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`calls` of ours in `files` files, at most `depth` inside each other; `beside` of them in other threads."""
+    """`calls` of ours in `files` files, at most `depth` inside each other; `beside` of them in other threads.
+
+    `objects`: the instances of our classes that were made.
+    """
 
     calls: int
     files: int
     depth: int
     beside: int = 0
+    objects: int = 0
 
 
 class CallCounter:
@@ -59,6 +65,8 @@ class CallCounter:
         self._thread = threading.get_ident()
         self._found: list[tuple[CodeType, int, bool]] = []
         """Each call: what is called, how deep, and whether it is in another thread. Threads only append."""
+        self.made: list[str] = []
+        """The class of each object, in the order of their beginning."""
 
     def __enter__(self) -> CallCounter:
         CallCounter._entered = self
@@ -74,7 +82,11 @@ class CallCounter:
         threading.setprofile(_in_thread)
 
     def _event(self, frame: FrameType, event: str, _: object) -> None:
-        if event != "call" or not _is_ours(frame.f_code):
+        if event != "call":
+            return
+        if (of := _made(frame)) is not None:
+            self.made.append(of.__qualname__)
+        if not _is_ours(frame.f_code):
             return
         depth, above = 0, frame
         while above is not None:
@@ -86,7 +98,8 @@ class CallCounter:
     def count(self) -> Count:
         files = {code.co_filename for code, _, _ in self._found}
         deepest = max((depth for _, depth, _ in self._found), default=0)
-        return Count(len(self._found), len(files), deepest, sum(beside for _, _, beside in self._found))
+        beside = sum(elsewhere for _, _, elsewhere in self._found)
+        return Count(len(self._found), len(files), deepest, beside, len(self.made))
 
     @property
     def tree(self) -> list[str]:
@@ -104,6 +117,26 @@ def _in_thread(frame: FrameType, event: str, of: object) -> None:
 
 def _is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(OURS) and not code.co_filename.startswith(KITS)
+
+
+def _made(frame: FrameType) -> type | None:
+    """Return the class of ours whose new object this call begins with, or None."""
+    name = frame.f_code.co_name
+    if name not in ("__init__", "__new__") or not frame.f_code.co_argcount:
+        return None
+    first = frame.f_locals[frame.f_code.co_varnames[0]]
+    if name == "__new__":
+        of = first if isinstance(first, type) and issubclass(first, tuple) else None
+    else:
+        above = frame.f_back
+        if (
+            above is not None
+            and above.f_code.co_name == "__init__"
+            and any(first is each for each in above.f_locals.values())
+        ):
+            return None  # that of a base class
+        of = type(first)
+    return of if of is not None and of.__module__.partition(".")[0] in ("bridge", "adapters") else None
 
 
 def chunk(text: str) -> bytes:
@@ -217,7 +250,8 @@ async def counted(tokens: int = 50) -> dict[str, Count]:
     """Return the counts of `counters`; that of a token is the mean over `tokens`."""
     found = {what: counter.count for what, counter in (await counters(tokens)).items()}
     stream = found[TOKEN]
-    return {**found, TOKEN: Count(round(stream.calls / tokens), stream.files, stream.depth)}
+    token = Count(round(stream.calls / tokens), stream.files, stream.depth, objects=round(stream.objects / tokens))
+    return {**found, TOKEN: token}
 
 
 def main() -> None:
@@ -225,11 +259,13 @@ def main() -> None:
     parser.add_argument("--tree", action="store_true", help="print each call; those of other threads behind `|`")
     if parser.parse_args().tree:
         for what, counter in asyncio.run(counters(1)).items():
-            print(what, *counter.tree, "", sep="\n")
+            objects = [f"{number} x {name}" for name, number in sorted(Counter(counter.made).items())]
+            print(what, *counter.tree, "", *objects, "", sep="\n")
         return
     for what, count in asyncio.run(counted()).items():
         beside = f", {count.beside} of them in other threads" if count.beside else ""
-        print(f"{what}: {count.calls} calls of ours, in {count.files} files, at most {count.depth} deep{beside}")
+        calls = f"{count.calls} calls of ours, in {count.files} files, at most {count.depth} deep{beside}"
+        print(f"{what}: {calls}; {count.objects} objects")
 
 
 if __name__ == "__main__":

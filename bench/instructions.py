@@ -34,8 +34,9 @@ import conversation
 from targets import HERE, Case, Mock, Target, read
 
 RAW, SUBJECT = "aiohttp-raw", "dialect-bridge"
+RAW_DEBIAN, DEBIAN = "raw-debian", "bridge-debian"
 OFF, KEPT = "history-off", "history-sqlite"
-FILES = [HERE / name for name in ("baselines.json", "bridge.json", "kept.json")]
+FILES = [HERE / name for name in ("baselines.json", "bridge.json", "debian.json", "kept.json")]
 WARM, COUNTED = 60, 150
 START_TIMEOUT = 180
 _TOTALS = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
@@ -65,6 +66,10 @@ ASKED = [
     Asked("short stream", SUBJECT, "openai-chat -> openai-chat"),
     Asked("short stream", RAW, "openai-chat -> openai-chat"),
     Asked("100 messages, plain", SUBJECT, "openai-chat -> openai-chat, plain", _long()),
+    Asked("plain", DEBIAN, "openai-chat -> openai-chat, plain"),
+    Asked("plain", RAW_DEBIAN, "openai-chat -> openai-chat, plain"),
+    Asked("short stream", DEBIAN, "openai-chat -> openai-chat"),
+    Asked("short stream", RAW_DEBIAN, "openai-chat -> openai-chat"),
     Asked("short stream of a client that sends increments", OFF, "agentscope -> openai-chat"),
     Asked("its conversation begins", KEPT, "agentscope -> openai-chat"),
     Asked("its third turn", KEPT, "agentscope -> openai-chat", turns=2),
@@ -108,8 +113,11 @@ def counts(requests: int, only: str) -> dict[tuple[str, str], int]:
     found: dict[tuple[str, str], int] = {}
     with Mock() as mock, tempfile.TemporaryDirectory(prefix="bench-callgrind-") as out:
         mock.set(tokens=1, stamp=0)
-        fill = {"upstream": mock.url, "here": str(HERE), "python": sys.executable}
+        fill = {"upstream": mock.url, "here": str(HERE), "python": sys.executable, "venv": sys.prefix}
         for target in read(FILES, only, fill):
+            if absent := target.absent():
+                print(f"{target.name} is left out: {absent} is not installed", file=sys.stderr)
+                continue
             folder = Path(out) / target.name
             folder.mkdir()
             tool = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/callgrind.%p"]
@@ -140,7 +148,9 @@ def counts(requests: int, only: str) -> dict[tuple[str, str], int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=COUNTED)
-    parser.add_argument("--only", default=f"{RAW},{SUBJECT},{OFF},{KEPT}", help="targets, with commas between")
+    parser.add_argument(
+        "--only", default=",".join(dict.fromkeys(each.target for each in ASKED)), help="targets, with commas between"
+    )
     args = parser.parse_args()
     if shutil.which("valgrind") is None or shutil.which("callgrind_control") is None:
         parser.error("valgrind is not installed")

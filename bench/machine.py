@@ -50,6 +50,12 @@ def _nginx() -> str:
     return said[1] if said else "not installed"
 
 
+def interpreter(python: str) -> str:
+    """Return the name and version of another interpreter, or its path's last part if it does not start."""
+    said = _output(python, "-c", "import platform as p; print(p.python_implementation(), p.python_version())")
+    return said or Path(python).name
+
+
 def _peers() -> dict[str, str]:
     """The pinned version of each gateway that `make bench` installs in an environment of its own."""
     files = sorted((HERE / "peers").glob("*.txt"))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import budgets
 import pictures
-from results import PEERS, RAW, SUBJECT, Measured, Ratio, Row, median, ratio
+from results import ELSEWHERE, PEERS, RAW, SUBJECT, Measured, Ratio, Row, median, ratio
 from scenarios import Scenario
 
 HERE = Path(__file__).resolve().parent
@@ -138,6 +138,32 @@ def others(measured: Measured) -> list[str]:
     used = [what for what in measured.scenarios.values() if any(what.name in key for key in lines)]
     legend = [f"- `{what.name}`: {what.reads}" for what in used]
     return [*OTHERS, *legend, "", *made] if made else []
+
+
+# ---- interpreters
+
+
+def interpreters(measured: Measured) -> list[str]:
+    """Return the CPU times on this interpreter and on Debian's; nothing if the latter were not measured."""
+    own_raw, own_bridge = ELSEWHERE[RAW], ELSEWHERE[SUBJECT]
+    lines = []
+    for what in measured.scenarios.values():
+        for row in measured.of(what.name, own_bridge):
+            raw, bridge, there = (measured.reference_of(row, name) for name in (RAW, SUBJECT, own_raw))
+            costs = [number(r.median(what.cost) if r else None) for r in (raw, bridge, there, row)]
+            ratios = [ratio(r, base, what.cost) if r else None for r, base in ((bridge, raw), (row, there))]
+            lines.append([what.name, row.case, *costs, *(number(r.middle if r else None) for r in ratios)])
+    if not lines:
+        return []
+    here, elsewhere = measured.machine["python"], measured.targets[own_bridge].version.rpartition(" on ")[2]
+    names = [f"{target}, {python}" for python in (here, elsewhere) for target in (RAW, SUBJECT)]
+    return [
+        "## On Debian's interpreter",
+        "",
+        "CPU us per request or per event, and the ratio of the two, with the same packages on both interpreters.",
+        "",
+        *table(("scenario", "pair", *names, f"ratio, {here}", f"ratio, {elsewhere}"), lines),
+    ]
 
 
 # ---- tables
@@ -268,6 +294,7 @@ def page(measured: Measured) -> str:
         *drawn(measured, pictures.OTHERS_FILE),
         *others(measured),
         *absent(measured),
+        *interpreters(measured),
         "[Performance budgets](performance-budgets.md) has the figures of every pair and scenario.",
         "",
         "## Machine",

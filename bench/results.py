@@ -16,6 +16,8 @@ from scenarios import BY_NAME, Scenario
 
 SUBJECT = "dialect-bridge"
 RAW = "aiohttp-raw"
+ELSEWHERE = {SUBJECT: "bridge-debian", RAW: "raw-debian"}
+"""The same targets on Debian's interpreter."""
 PEERS = ("nemo-switchyard", "llm-rosetta", "litellm")
 KEPT = (
     "cpu_us_per_event",

@@ -28,13 +28,13 @@ import procfs
 import report
 import scenarios
 import with_postgres
-from machine import machine
+from machine import interpreter, machine
 from measure import failed, measure
 from results import RAW, Measured, Row, TargetInfo, rounded
 from scenarios import Scenario
 from targets import HERE, Case, Mock, NotStarted, Target, read
 
-FILES = tuple(HERE / f"{name}.json" for name in ("baselines", "bridge", "durable", "grpc", "peers"))
+FILES = tuple(HERE / f"{name}.json" for name in ("baselines", "bridge", "debian", "durable", "grpc", "peers"))
 REPEATS = 5
 
 
@@ -227,6 +227,7 @@ def main() -> int:
                 "here": str(HERE),
                 "python": sys.executable,
                 "venv": sys.prefix,
+                "debian": f"Debian's {interpreter(f'{sys.prefix}/debian/bin/python')}",
                 "postgres": str((with_postgres.binaries() or Path()) / "postgres"),
             }
             fill.update(s.split("=", 1) for s in args.set)

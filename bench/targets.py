@@ -210,7 +210,7 @@ class Target:
         self.folder: Path | None = None
         self.daemon: Daemon | None = None
         self.starts: list[dict[str, Any]] = []
-        self.version = spec.get("version", "")
+        self.version = self.fill(spec.get("version", ""))
         self.reference: str = spec.get("reference", "")
         self.loop = ""
 

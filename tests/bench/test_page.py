@@ -11,7 +11,7 @@ import budgets
 import pictures
 import pytest
 import report
-from results import PEERS, RAW, SUBJECT, Measured, TargetInfo
+from results import ELSEWHERE, PEERS, RAW, SUBJECT, Measured, TargetInfo
 
 from tests.bench.made import measured, row
 from tests.docs.helpers import ROOT, run
@@ -125,6 +125,25 @@ def test_other_gateways_stand_beside_the_bridge_for_the_pairs_that_they_have() -
 
 def test_without_other_gateways_there_is_no_section_for_them() -> None:
     assert "and other gateways" not in report.page(measured(row(SUBJECT, [12.0]), row(RAW, [10.0])))
+
+
+def test_the_bridge_on_debians_interpreter_stands_beside_its_own_reference() -> None:
+    there, raw_there = ELSEWHERE[SUBJECT], ELSEWHERE[RAW]
+    found = measured(row(RAW, [10.0]), row(SUBJECT, [12.0]), row(raw_there, [8.0]), row(there, [10.0]))
+    found.targets[there] = TargetInfo("dialect-bridge on Debian's CPython 3.11.2")
+    section = report.page(found).partition("## On Debian's interpreter")[2].partition("\n## ")[0]
+    assert [line.split(" | ")[2:] for line in section.splitlines() if line.startswith("| ")] == [
+        [
+            "aiohttp-raw, CPython 3.11.7",
+            "dialect-bridge, CPython 3.11.7",
+            "aiohttp-raw, Debian's CPython 3.11.2",
+            "dialect-bridge, Debian's CPython 3.11.2",
+            "ratio, CPython 3.11.7",
+            "ratio, Debian's CPython 3.11.2 |",
+        ],
+        ["10", "12", "8", "10", "1.2", "1.25 |"],
+    ]
+    assert "interpreter" not in report.page(measured(row(RAW, [10.0]), row(SUBJECT, [12.0]))).partition("## How")[0]
 
 
 def test_a_short_trial_says_so_and_a_judged_run_does_not() -> None:

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import instructions
 import machine
 import pytest
 import run
@@ -16,7 +17,7 @@ import scenarios
 import wires
 import yaml
 from budgets import PER_PAIR
-from results import PEERS, RAW, SUBJECT
+from results import ELSEWHERE, PEERS, RAW, SUBJECT
 from targets import Case, Target, read
 
 from bridge.contract import registry
@@ -60,6 +61,16 @@ def test_what_is_compared_with_the_bridge_has_its_configuration(name: str) -> No
     assert TARGETS[name].reference == SUBJECT
 
 
+def test_debians_interpreter_is_measured_with_the_same_configuration_and_cases() -> None:
+    for name, there in ELSEWHERE.items():
+        here, target = TARGETS[name], TARGETS[there]
+        assert target.spec["start"][1:] == here.spec["start"][1:]
+        assert target.spec.get("files") == here.spec.get("files")
+        assert {(c.name, c.path) for c in target.cases} <= {(c.name, c.path) for c in here.cases}
+        assert target.spec["needs"] == target.spec["start"][:1] == ["{venv}/debian/bin/python"]
+        assert {a.case for a in instructions.ASKED if a.target == there} == {c.name for c in target.cases}
+
+
 def test_a_target_can_be_like_one_that_there_is_only(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(json.dumps({"targets": [{"name": "mine", "like": "none", "cases": []}]}))
     with pytest.raises(ValueError, match="target mine: it is to be like none, which is not among the targets"):
@@ -80,7 +91,9 @@ def test_each_budget_has_cases_and_a_reference_for_each() -> None:
 
 def test_other_gateways_are_installed_from_pinned_versions_each_in_its_own_environment() -> None:
     files = {path.stem: path for path in (ROOT / "bench" / "peers").glob("*.txt")}
-    assert set(files) == set(PEERS) == {t for t in TARGETS if "{venv}" in str(TARGETS[t].spec)}
+    assert (
+        set(files) == set(PEERS) == {t for t in TARGETS if "{venv}" in str(TARGETS[t].spec)} - set(ELSEWHERE.values())
+    )
     commands = subprocess.run(["make", "-n", "bench"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     rule = subprocess.run(["make", "-pn", "bench"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name, path in files.items():
