@@ -55,13 +55,29 @@ HEALTH = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n%s\r\n"
 RUN = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n%scontent-length: {len(BODY)}\r\n\r\n{BODY.decode()}"
 
 
+OFFERING = {
+    "no body": HEALTH % OFFER,
+    "a body": RUN % ("content-type: application/json\r\n" + OFFER),
+    "chunks": "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    f"transfer-encoding: chunked\r\n{OFFER}\r\n{len(BODY):x}\r\n{BODY.decode()}\r\n0\r\n\r\n",
+}
+SPLIT = {"at once": 0, "at the end of the head": -4, "inside it": -2, "in the body": 10}
+
+
 @pytest.mark.parametrize("before", ["", HEALTH % ""], ids=["first", "behind another"])
-@pytest.mark.parametrize("offering", [HEALTH % OFFER, RUN % ("content-type: application/json\r\n" + OFFER)])
-async def test_nothing_is_dropped_behind_an_offer_of_another_protocol(offering: str, before: str) -> None:
+@pytest.mark.parametrize("split", SPLIT)
+@pytest.mark.parametrize("offering", OFFERING)
+async def test_nothing_is_dropped_behind_an_offer_of_another_protocol(offering: str, split: str, before: str) -> None:
     """Each request is answered, or the connection closed: no answer is left for the next request to take."""
+    text = before + OFFERING[offering]
+    end = text.index("\r\n\r\n", len(before)) + 4
+    cut = max(len(before), 1) if split == "at once" else end + SPLIT[split]
+    sent = (text + "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").encode()
     async with serving(dict(CONFIG)) as base:
         reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
-        writer.write((before + offering + "GET /nowhere HTTP/1.1\r\nhost: localhost\r\n\r\n").encode())
+        writer.write(sent[:cut])
+        await asyncio.sleep(0.05)
+        writer.write(sent[cut:])
         async with asyncio.timeout(20):
             data = await reader.read(-1)
         writer.close()

@@ -29,7 +29,7 @@ LONGEST = 32 * 1024
 """Bytes of a URL and of a header. Cookies and tokens of a single sign-on take more than the 8 KiB of most servers."""
 
 MOST_HEADERS = 128
-_OFFER = re.compile(rb"^upgrade[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_END_OF_HEAD = b"\r\n\r\n"
 _PATH = re.compile(rb"[A-Z]{1,20} (/[^\s?#]{0,200})")
 """The beginning of a request, up to the end of its path."""
 
@@ -39,12 +39,16 @@ class ServerConnection(web.RequestHandler):
 
     The error has the shape of the dialect near its path, as far as that can be read, else it is a plain JSON object.
     `frames`: what a client has sent since its connection became a WebSocket. `has_asked`: it has sent a request.
-    `refused`: why its last request is refused whatever the path.
+    `refused`: why its last request is refused whatever the path. `behind_head`: bytes that came behind the first head
+    of the last read that has one, or more. `body_left`: bytes of the body of a request that offers another protocol
+    which have not come; more than those close the connection.
     """
 
     frames: ReceivedFrames | None = None
     has_asked = False
     refused: Failure | None = None
+    behind_head = 0
+    body_left: int | None = None
 
     def __init__(self, server: web.Server, note: Note, shape: Shape, **options: Any) -> None:
         """`note` gets the failure of what is no request and the peer's address; `shape` returns the dialect near a
@@ -54,7 +58,8 @@ class ServerConnection(web.RequestHandler):
         super().__init__(server, **limits, **options)
         self._note = note
         self._shape = shape
-        self._path = ""  # of what was no request
+        self._path = ""  # of the last read, if it begins like a request
+        self._last = b""
 
     def set_parser(self, parser: Any, data_received_cb: Callable[[], None] | None = None) -> None:
         """Read what follows as a WebSocket."""
@@ -62,22 +67,20 @@ class ServerConnection(web.RequestHandler):
         super().set_parser(cast(Any, self.frames), data_received_cb)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came. A connection whose client sent more behind the offer of another protocol is closed with the
-        answer: aiohttp's parser stops there and drops the rest, and a later answer would be taken for that of what was
-        dropped. A client that waits for its answer keeps its connection; some offer h2c with each request.
-        """
-        known = self._request_count
+        """Parse what came, and note what `checking_heads` and `handle_error` need of it."""
+        self._path = begun[1].decode("latin-1") if (begun := _PATH.match(data)) else ""
+        joint = self._last + data[:3]  # where the end of a head is split
+        end = joint.find(_END_OF_HEAD)
+        end = end - len(self._last) if end >= 0 else data.find(_END_OF_HEAD)
+        self.behind_head = len(data) + (self.behind_head if end < 0 else -end - len(_END_OF_HEAD))
+        self._last = data[-3:] if len(data) >= 3 else joint[-3:]
         super().data_received(data)
-        if self._request_count == known:
-            return
-        self.has_asked = True
-        if not self._messages or self._upgraded:
-            return
-        message, payload = self._messages[-1]
-        if not isinstance(message, RawRequestMessage):
-            self._path = begun[1].decode("latin-1") if (begun := _PATH.match(data)) else ""
-        elif hdrs.UPGRADE in message.headers and _goes_on(message, data):
-            self._messages[-1] = message._replace(should_close=True), payload
+        if self.body_left is not None:
+            self.body_left -= len(data)
+            if self.body_left < 0:
+                self.close()
+            elif not self.body_left:
+                self.body_left = None
 
     def handle_error(
         self,
@@ -103,16 +106,6 @@ class ServerConnection(web.RequestHandler):
         return response
 
 
-def _goes_on(message: RawRequestMessage, data: bytes) -> bool:
-    """Return whether data go on behind a request that offers another protocol, the last one that was parsed in them."""
-    offer = _OFFER.search(data)
-    end = data.find(b"\r\n\r\n", offer.start() if offer else 0)
-    if message.chunked:
-        return not data.endswith(b"\r\n\r\n")
-    length = message.headers.get("content-length", "0")
-    return len(data) > end + 4 + (int(length) if length.isdecimal() else 0)
-
-
 def _failure(status: int, error: BaseException | None) -> Failure:
     if isinstance(error, ContentEncodingError):
         text = "The request's content-encoding is not one of gzip, deflate."
@@ -131,16 +124,25 @@ def _failure(status: int, error: BaseException | None) -> Failure:
 
 def checking_heads(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
     """Return a `web.Server.request_factory` that refuses requests of other versions than HTTP/1, and those that expect
-    something unknown: see `ServerConnection.refused`.
+    something unknown: see `ServerConnection.refused`. It closes connections whose client sends more behind the offer of
+    another protocol.
 
-    aiohttp takes the former, and would answer in the version that it was asked in. It refuses the latter before any
-    handler, as a text.
+    aiohttp takes requests of other versions, and would answer in the version that it was asked in. It refuses unknown
+    expectations before any handler, as a text. Its parser stops at the end of a request that offers another protocol,
+    and drops the rest of that read: a later answer would be taken for that of a request that was dropped. A client that
+    waits for its answer keeps its connection; some offer h2c with each request.
     """
 
     def request(
         message: RawRequestMessage, payload: StreamReader, connection: ServerConnection, *rest: Any
     ) -> web.BaseRequest:
-        connection.refused = None
+        connection.refused, connection.body_left, connection.has_asked = None, None, True
+        if hdrs.UPGRADE in message.headers:
+            left = int(message.headers.get(hdrs.CONTENT_LENGTH, "0")) - connection.behind_head
+            if message.chunked or left < 0:
+                message = message._replace(should_close=True)
+            elif left:
+                connection.body_left = left
         expected = message.headers.get(hdrs.EXPECT)
         if message.version not in (HttpVersion11, HttpVersion10):
             text = f"Expected HTTP/1.1, got HTTP/{message.version.major}.{message.version.minor}."
