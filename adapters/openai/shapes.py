@@ -32,6 +32,11 @@ def read_function(node: Node, extras: Extras | None = None) -> Tool:
     return Tool(name, description, parameters.value if parameters else None, node.boolean("strict"), extras)
 
 
+def is_flat(node: Node, kind: str) -> bool:
+    """Return whether the fields of a tool stand beside its type, as in the Responses API: Cursor sends that, too."""
+    return kind not in node.value and "name" in node.value
+
+
 def write_function(tool: Tool) -> Wire:
     """Return the fields of a function that the tool has."""
     fields = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
@@ -64,7 +69,7 @@ def _chosen(node: Node, kinds: Collection[str], hosted: Collection[str], expecte
     """The name of the tool that is meant; one that the provider runs has only its kind."""
     kind = node.string("type") or FUNCTION
     if kind in kinds:
-        return node.need_object(kind).need_string("name")
+        return node.need_string("name") if is_flat(node, kind) else node.need_object(kind).need_string("name")
     if kind not in hosted:
         wrong(node.at("type"), expected, kind)
     return kind

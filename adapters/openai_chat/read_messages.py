@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any, NoReturn
 
 from bridge.dialects.openai.api import audio_type, bytes_or_url
+from bridge.dialects.openai.free_input import INPUT, arguments_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
-from bridge.dialects.openai_chat.wire import NAME, REASONING_FIELDS, noted, noted_call, own
+from bridge.dialects.openai_chat.wire import CUSTOM, NAME, REASONING_FIELDS, noted, noted_call, own
 from bridge.errors import RequestError
 from bridge.model import (
     Data,
@@ -34,7 +35,7 @@ _USUAL = frozenset({"role", "content", "name"})
 _OF_ASSISTANT = _USUAL | {"refusal", "tool_calls", "function_call"}
 _REASONED = _OF_ASSISTANT | frozenset(REASONING_FIELDS)
 _RARE = _REASONED - {"role", "content", "name", "tool_calls"} | {"reasoning_details", "audio"}
-_OF_CALL = frozenset({"id", "type", "function", "custom", "index"})
+_OF_CALL = frozenset({"id", "type", "function", CUSTOM, "index"})
 _OF_RESULT = frozenset({"role", "content", "tool_call_id", "id"})
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _SPEAKERS = frozenset({"user", "assistant", "system", "developer"})
@@ -103,17 +104,19 @@ class MessageReader:
 
     def _call(self, node: Node) -> ToolCall:
         call_id = node.need_string("id")
-        kind = node.one_of("type", ("function", "custom")) or "function"
+        kind = node.one_of("type", ("function", CUSTOM)) or "function"
         inner = node.need_object(kind)
-        field = "input" if kind == "custom" else "arguments"
+        field = INPUT if kind == CUSTOM else "arguments"
         name = inner.need_string("name")
         self._names[call_id] = self._open[call_id] = name
         extras = node.rest(_OF_CALL)
-        if kind == "custom":
-            extras["type"] = kind
+        arguments = _arguments(inner, field)
+        if kind == CUSTOM:
+            extras["type"], extras[INPUT] = kind, arguments
+            arguments = arguments_of(arguments)
         if more := inner.rest({"name", field}):
             extras["function"] = more
-        return ToolCall(call_id, name, _arguments(inner, field), extras=noted_call(extras))
+        return ToolCall(call_id, name, arguments, extras=noted_call(extras))
 
     def _result(self, node: Node) -> Message:
         call_id = self._answered(node)

@@ -6,14 +6,18 @@ tools, calls and parts, so that a chat -> chat route loses none of them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
-from bridge.contract import Context, Feature, WireRequest
+from bridge.contract import Context, Feature, WireRequest, registry
 from bridge.dialects.openai.api import COMMON
+from bridge.dialects.openai.free_input import INPUT, arguments_of, free_tool
 from bridge.dialects.openai.shapes import (
     FUNCTION_FIELDS,
     SCHEMA,
     SCHEMA_FIELDS,
+    is_flat,
     read_choice,
     read_format,
     read_function,
@@ -22,9 +26,20 @@ from bridge.dialects.openai_chat.fields import FIELDS
 from bridge.dialects.openai_chat.options import FrontOptions
 from bridge.dialects.openai_chat.read_messages import read_messages, refuse_retired
 from bridge.dialects.openai_chat.reasoning import WORDS, set_reasoning, translated
-from bridge.dialects.openai_chat.wire import NAME, NOTES, noted, own
-from bridge.model import Request, ResponseFormat, Tool, ToolChoice
-from bridge.model.jsontext import read_body
+from bridge.dialects.openai_chat.wire import (
+    CUSTOM,
+    FLAT,
+    FREE,
+    NAME,
+    NOTES,
+    RESPONSES,
+    free_tools,
+    noted,
+    noted_call,
+    own,
+)
+from bridge.model import Request, ResponseFormat, Tool, ToolCall, ToolChoice
+from bridge.model.jsontext import dict_of, read_body, read_json
 from bridge.toolkit.caching import with_control
 from bridge.toolkit.check import Node, model_in, need_json
 from bridge.toolkit.fields import thread_in
@@ -32,8 +47,9 @@ from bridge.toolkit.tools import FUNCTION, check_choice
 
 _RETIRED = {"functions": "tools", "function_call": "tool_choice"}
 _TOOLING = frozenset({*_RETIRED, *_RETIRED.values()})
-_NAMED = frozenset({FUNCTION, "custom"})
+_NAMED = frozenset({FUNCTION, CUSTOM})
 """Types of tools that have a name."""
+_FUNCTION_KEYS = FUNCTION_FIELDS | {"type"}
 _LOGPROBS = ("logprobs", "top_logprobs")
 _WANTED = WORDS | frozenset(_LOGPROBS)
 
@@ -42,6 +58,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
     """The request of a client. Raises `RequestError`."""
     need_json(wire, status=415)
     body = Node(read_body(wire.body))
+    if "input" in body.value and "messages" not in body.value:
+        return _of_responses(wire, context)
     model = model_in(body, context.model)
     request = Request(read_messages(body), model=model, stream=False)
     extras = FIELDS.read(body, request)
@@ -61,10 +79,27 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         request.tools = _tools(body)
         request.tool_choice = _tool_choice(body, request.tools or [])
         check_choice(request.tool_choice, request.tools or (), "tool_choice")
+        if free := free_tools(request):
+            _set_input(request, free)
     if body.get("max_completion_tokens") is not None:
         extras.setdefault(NOTES, {})["limit"] = "max_completion_tokens"
     if not _WANTED.isdisjoint(body.value):
         _set_wanted(request, body, extras, FrontOptions.of(context))
+    return request
+
+
+def _of_responses(wire: WireRequest, context: Context) -> Request:
+    """The request of a body of the Responses API, which Cursor sends to this path. It reads chat completions."""
+    responses = registry.get(RESPONSES)
+    request = responses.decode_request(wire, replace(context, options=responses.front_options()))
+    said = request.extra(RESPONSES)
+    if isinstance(said.get("stream_options"), dict):
+        extras = {"stream_options": said["stream_options"]}
+        _note_usage(extras)
+        rest = {name: value for name, value in said.items() if name != "stream_options"}
+        request.extras = {RESPONSES: rest, NAME: extras}
+    if free := free_tools(request):
+        _set_input(request, free)
     return request
 
 
@@ -112,13 +147,17 @@ def _tools(body: Node) -> list[Tool] | None:
 
 
 def _tool(node: Node) -> Tool:
-    """A function, or any other kind (`custom`, `web_search`), which is kept whole under a name for the others."""
+    """A function, a tool with free text as input, or any other kind (`web_search`), which is kept whole under a name
+    for the others.
+    """
     kind = node.string("type") or FUNCTION
+    inner = node if is_flat(node, kind) else None
     if kind == FUNCTION:
-        return _function(node.need_object(FUNCTION), node.rest({"type", FUNCTION}))
-    inner = node.get(kind)
-    inner = inner if isinstance(inner, dict) else {}
-    name, description = inner.get("name"), inner.get("description")
+        return _function(inner or node.need_object(FUNCTION), {} if inner else node.rest({"type", FUNCTION}))
+    if kind == CUSTOM:
+        return _free(inner or node.need_object(CUSTOM), node)
+    said = dict_of(node.get(kind))
+    name, description = said.get("name"), said.get("description")
     return Tool(
         name if isinstance(name, str) and name else kind,
         description if isinstance(description, str) else None,
@@ -127,9 +166,32 @@ def _tool(node: Node) -> Tool:
 
 
 def _function(node: Node, extras: dict[str, Any]) -> Tool:
-    inner = node.rest(FUNCTION_FIELDS)
+    inner = node.rest(_FUNCTION_KEYS)
     beside = noted({**extras, **({FUNCTION: inner} if inner else {})})
     return read_function(node, with_control(beside, {**inner, **extras}))
+
+
+def _free(node: Node, whole: Node) -> Tool:
+    """A tool with free text as input; `whole` is the same, or holds it. The Responses API has no object `grammar`."""
+    form = node.object("format")
+    value, said = whole.value, FLAT if node is whole else True
+    grammar = dict_of(form.get("grammar")) or form.rest({"type", "grammar"}) if form else {}
+    if said == FLAT:
+        fields = node.rest({"type"})
+        if form and grammar:
+            fields["format"] = {"type": "grammar", "grammar": grammar}
+        value = {"type": CUSTOM, CUSTOM: fields}
+    return free_tool(node.need_string("name"), node.string("description"), grammar, noted({"whole": value, FREE: said}))
+
+
+def _set_input(request: Request, free: Collection[str]) -> None:
+    """Read calls of tools with free text as input that came as functions, as Cursor sends them: the text stands where
+    the arguments do.
+    """
+    for call in (part for message in request.messages for part in message.parts if isinstance(part, ToolCall)):
+        if call.name in free and not call.extras and not isinstance(read_json(call.arguments.encode()), dict):
+            call.extras = noted_call({"type": CUSTOM, INPUT: call.arguments})
+            call.arguments = arguments_of(call.arguments)
 
 
 def _tool_choice(body: Node, tools: list[Tool]) -> ToolChoice | None:

@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import Any
 
 from bridge.dialects.openai.api import with_mark
-from bridge.model import SHARED, Extras, UsageReported
+from bridge.model import SHARED, Extras, Request, UsageReported
 from bridge.model.jsontext import dict_of
 from bridge.toolkit.caching import with_control
 from bridge.toolkit.counts import counts_in, is_all_zeros
@@ -17,6 +17,11 @@ NOTES = "notes"
 """The key, in a request's extras, of what the model has in other words: `fields` are fields of the client's body, and
 `derived_effort` is set if one of them says the effort, and not `reasoning_effort`.
 """
+
+CUSTOM, FREE, FLAT = "custom", "free", "flat"
+"""The type of tools with free text as input, the note on them, and its value if their fields stand beside the type."""
+RESPONSES = "openai-responses"
+"""The dialect of bodies that Cursor sends to the same path."""
 
 DONE = b"[DONE]"
 """The last frame of a stream."""
@@ -69,6 +74,19 @@ def fields_of_call(extras: Extras | None) -> dict[str, Any]:
     content = dict_of(values.get(_EXTRA_CONTENT))
     google = {**dict_of(content.get(GOOGLE)), _THOUGHT_SIGNATURE: signature}
     return {**values, _EXTRA_CONTENT: {**content, GOOGLE: google}}
+
+
+def free_tools(request: Request | None) -> dict[str, bool]:
+    """Return the names of the request's tools with free text as input, and whether their fields stand beside the type.
+
+    The latter is how Cursor declares them, in bodies of chat completions as in those of the Responses API.
+    """
+    found: dict[str, bool] = {}
+    for tool in (request.tools if request else None) or ():
+        said = own(tool.extras).get(FREE)
+        if said or (tool.extras or {}).get(RESPONSES, {}).get(FREE):
+            found[tool.name] = said in (None, FLAT)
+    return found
 
 
 def shared(values: dict[str, Any], names: Set[str]) -> Extras | None:

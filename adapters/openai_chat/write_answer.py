@@ -12,6 +12,7 @@ from typing import Any
 
 from bridge.contract import KEEPALIVE, Context, Feature
 from bridge.dialects.openai.errors import error_object
+from bridge.dialects.openai.free_input import input_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import card_of
 from bridge.dialects.openai_chat.options import FrontOptions
@@ -26,7 +27,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_usage,
 )
 from bridge.dialects.openai_chat.whole_answer import BESIDE, Completion, WholeChoice
-from bridge.dialects.openai_chat.wire import DONE, NAME, fields_of_call, own, write_usage
+from bridge.dialects.openai_chat.wire import CUSTOM, DONE, NAME, fields_of_call, free_tools, own, write_usage
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
@@ -49,6 +50,7 @@ from bridge.model.jsontext import dumps
 from bridge.toolkit import Encoder
 from bridge.toolkit.citations import citations_in
 from bridge.toolkit.template import HOLE, Template, filled
+from bridge.toolkit.tools import FUNCTION
 
 # Read once: a member of an enumeration is slow to look up in Python 3.11.
 _TEXT, _REASONING, _TOOL_CALL = PartKind.TEXT, PartKind.REASONING, PartKind.TOOL_CALL
@@ -96,6 +98,16 @@ class _Part:
     start: int | None = None
 
 
+@dataclass(slots=True)
+class _HeldCall:
+    """An open call of a tool with free text as input, which stands inside of the arguments."""
+
+    choice: int
+    number: int
+    is_flat: bool
+    pieces: list[str] = field(default_factory=list)
+
+
 class ChatEncoder(Encoder):
     """One per run. For an answer in one piece, the first frame is the head of all chunks."""
 
@@ -114,7 +126,9 @@ class ChatEncoder(Encoder):
         self._opened = 0
         """All choices below this number are open."""
         self._parts: dict[str, _Part | None] = {}
-        """The open parts; None is one that clients have in `audio`."""
+        """The open parts; None is one that clients have in `audio`, or that is held."""
+        self._free: dict[str, bool] | None = None
+        self._held: dict[str, _HeldCall] | None = None
         self._completion: Completion | None = None
         """What becomes of an answer in one piece, in place of chunks."""
 
@@ -123,6 +137,8 @@ class ChatEncoder(Encoder):
     def text(self, event: TextDelta | ReasoningDelta | ArgsDelta) -> None:
         part = self._parts[event.part_id]
         if part is None:
+            if self._held is not None and (held := self._held.get(event.part_id)) is not None:
+                held.pieces.append(event.text)
             return
         text = event.text
         if text:
@@ -252,20 +268,32 @@ class ChatEncoder(Encoder):
         """Write the first fragment: index, id, type and name, each once; the rest is arguments only."""
         choice = self._open(index, None)
         extras = fields_of_call(event.extras)
-        kind = "custom" if extras.get("type") == "custom" else "function"
-        field_name = "input" if kind == "custom" else "arguments"
+        name = event.name or ""
+        if self._free is None:
+            self._free = free_tools(self.context.request)
+        kind = CUSTOM if extras.get("type") == CUSTOM or name in self._free else FUNCTION
+        is_flat = self._free.get(name, False)
         number = choice.calls
         choice.calls += 1
-        more = extras.get("function")
-        inner = {"name": event.name or "", field_name: "", **(more if isinstance(more, dict) else {})}
-        call = {"index": number, "id": event.call_id, "type": kind, kind: inner, **first_keys(extras)}
-        self._say(index, {"tool_calls": [call]})
-        delta = {"tool_calls": [{"index": number, kind: {field_name: HOLE}}]}
-        self._parts[event.part_id] = self._part(index, delta, call=number, bare=kind == "function", extras=extras)
+        more = extras.get(FUNCTION)
+        fields = {"name": name, **(more if isinstance(more, dict) else {})}
+        call = {"index": number, "id": event.call_id, "type": kind, **_called(kind, is_flat, "", fields)}
+        self._say(index, {"tool_calls": [{**call, **first_keys(extras)}]})
+        if kind == CUSTOM and extras.get("type") != CUSTOM:
+            self._held = self._held or {}
+            self._held[event.part_id] = _HeldCall(index, number, is_flat)
+            self._parts[event.part_id] = None
+            return
+        delta = {"tool_calls": [{"index": number, **_called(kind, is_flat, HOLE)}]}
+        self._parts[event.part_id] = self._part(index, delta, call=number, bare=kind == FUNCTION, extras=extras)
 
     def part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
         if part is None:
+            if self._held is not None and (held := self._held.pop(event.part_id, None)) is not None:
+                text = input_of("".join(held.pieces))
+                called = _called(CUSTOM, held.is_flat, text)
+                self._say(held.choice, {"tool_calls": [{"index": held.number, **called}]})
             return
         if part.thought is not None and (event.signature or event.redacted):
             self._sign(part, part.thought, event)
@@ -364,6 +392,17 @@ def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:
     if not isinstance(event, PartStarted):
         return event.choice, _TEXT
     return event.choice, TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
+
+
+def _called(kind: str, is_flat: bool, text: Any, fields: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the name and the arguments of a call, or pieces of them, as `kind` has them. Of a tool with free text as
+    input that was declared in the flat form, the text stands in `function`, too: Cursor, which declares it so, reads
+    `function.name` of each call (icebear0828/codex-proxy#708).
+    """
+    if kind == FUNCTION:
+        return {FUNCTION: {**(fields or {}), "arguments": text}}
+    called = {CUSTOM: {**(fields or {}), "input": text}}
+    return {**called, FUNCTION: {**(fields or {}), "arguments": text}} if is_flat else called
 
 
 def _addable(added: _Added, path: str, delta: dict[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import Any
 
 from bridge.contract import Context, Feature
 from bridge.dialects.openai.api import audio_format, breakpoint_of
+from bridge.dialects.openai.free_input import INPUT
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import BackOptions
-from bridge.dialects.openai_chat.wire import BLOCK, fields_of_call, own
+from bridge.dialects.openai_chat.wire import BLOCK, CUSTOM, fields_of_call, own
 from bridge.model import (
     Data,
     FileRef,
@@ -160,7 +161,11 @@ class MessageWriter:
     def _call(self, call: ToolCall) -> Wire:
         extras = dict(fields_of_call(call.extras)) if call.extras else {}
         kind = extras.pop("type", "function")
-        inner = {"name": call.name, "input" if kind == "custom" else "arguments": call.arguments}
+        inner = {"name": call.name}
+        if kind == CUSTOM:  # that of an answer which was kept is the text itself
+            inner[INPUT] = extras.pop(INPUT, call.arguments)
+        else:
+            inner["arguments"] = call.arguments
         more = extras.pop("function", None)
         if isinstance(more, dict):
             inner.update(more)

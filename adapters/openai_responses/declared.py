@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.dialects.openai.free_input import free_tool
 from bridge.dialects.openai_responses.client_tools import is_run_by_client
 from bridge.dialects.openai_responses.wire import noted, own
 from bridge.model import Request, Tool
-from bridge.model.jsontext import dicts_of, dumps, read_json
+from bridge.model.jsontext import dicts_of
 from bridge.toolkit.check import Node
 from bridge.toolkit.tools import FUNCTION
 
@@ -24,25 +25,16 @@ Wire = dict[str, Any]
 
 ADDITIONAL_TOOLS = "additional_tools"
 """The type of an item that declares tools, and where a request's extras keep such items."""
-INPUT = "input"
 _BETWEEN = "__"
 _RUN_BY_CLIENTS = frozenset({FUNCTION, "custom", "namespace"})
 
 
 def free(node: Node) -> Tool:
-    """A tool with free text as input. Other models get its grammar as a description, which they may violate."""
-    lines = [node.string("description") or ""]
+    """A tool with free text as input."""
     form = node.object("format")
-    if form is not None and (grammar := form.string("definition")):
-        lines.append(f"The input has this grammar ({form.string('syntax') or 'lark'}):\n{grammar}")
-    schema = {
-        "type": "object",
-        "properties": {INPUT: {"type": "string", "description": "The whole input, as plain text."}},
-        "required": [INPUT],
-        "additionalProperties": False,
-    }
-    description = "\n\n".join(filter(None, lines)) or None
-    return Tool(node.need_string("name"), description, schema, extras=noted(whole=node.value, free=True))
+    grammar = {name: form.string(name) for name in ("syntax", "definition")} if form else {}
+    extras = noted(whole=node.value, free=True)
+    return free_tool(node.need_string("name"), node.string("description"), grammar, extras)
 
 
 def members(node: Node, tools: list[Tool]) -> list[Tool]:
@@ -83,19 +75,3 @@ def declared(request: Request | None) -> dict[str, Wire]:
     tools = (request.tools if request else None) or ()
     noted_of = {tool.name: own(tool.extras) for tool in tools}
     return {name: notes for name, notes in noted_of.items() if any(map(notes.get, ("free", "named", "client")))}
-
-
-def arguments_of(text: str) -> str:
-    """The arguments of a call whose input is this free text."""
-    return dumps({INPUT: text}).decode()
-
-
-def input_of(arguments: str) -> str:
-    """The free text in a call's arguments: of a model that names it otherwise, the only member; of one that keeps to no
-    schema, all it wrote (antirez/ds4#745: `{"patch": "*** Begin Patch ..."}`).
-    """
-    value = read_json(arguments.encode())
-    if not isinstance(value, dict):
-        return arguments
-    text = value.get(INPUT, next(iter(value.values())) if len(value) == 1 else None)
-    return text if isinstance(text, str) else arguments

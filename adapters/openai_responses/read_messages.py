@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bridge.dialects.openai.api import audio_type, bytes_or_url
+from bridge.dialects.openai.free_input import arguments_of
 from bridge.dialects.openai_responses import compaction
 from bridge.dialects.openai_responses.client_tools import read_call, read_output
-from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, flat
 from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own
 from bridge.model import (
     Data,

@@ -11,10 +11,11 @@ from typing import Any
 
 from bridge.contract import KEEPALIVE, Context, Feature, Frame
 from bridge.contract.wire import fits_line
+from bridge.dialects.openai.free_input import input_of
 from bridge.dialects.openai_responses import client_tools
 from bridge.dialects.openai_responses.capabilities import card
 from bridge.dialects.openai_responses.compaction import Compaction, is_object, is_wanted
-from bridge.dialects.openai_responses.declared import declared, input_of
+from bridge.dialects.openai_responses.declared import declared
 from bridge.dialects.openai_responses.errors import error_event, stream_error
 from bridge.dialects.openai_responses.options import FrontOptions, reasoning_form
 from bridge.dialects.openai_responses.raw import RawItems

@@ -123,6 +123,7 @@ def test_the_entry_for_editors_is_of_this_version_and_starts_what_there_is() -> 
     assert _arguments(started["args"]).run
 
 
+@pytest.mark.interop
 def test_the_image_passes_hadolint() -> None:
     assert lint("hadolint", "Dockerfile") == ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -107,15 +108,15 @@ async def test_a_connection_that_closes_while_a_body_is_sent(
     heads: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while head := await reader.readuntil(b"\r\n\r\n"):
-            heads.append(head)
-            if len(heads) == 2:
-                writer.transport.abort()
-                return
-            size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-            await reader.readexactly(size)
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 28\r\n\r\n" + WHOLE)
-        writer.close()
+        with closing(writer), suppress(asyncio.IncompleteReadError):
+            while True:
+                heads.append(head := await reader.readuntil(b"\r\n\r\n"))
+                if len(heads) == 2:
+                    writer.transport.abort()
+                    return
+                size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+                await reader.readexactly(size)
+                writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 28\r\n\r\n" + WHOLE)
 
     listening = await asyncio.start_server(handle, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
