@@ -9,12 +9,17 @@ Tests of these use `subprocess`.
 Linux alone has `os.pidfd_open`, which a fork server needs; elsewhere, a `ForkedProcess` is a process that is started.
 Each interpreter, of this or another virtual environment, has a fork server, which ends with the process of the tests.
 This module is what it executes, so it imports nothing but the standard library.
+
+The workers that a forked server starts are forks, too, of a process that was forked before the server began: `Spare`.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import atexit
+import ctypes
+import fcntl
 import gc
 import importlib.abc
 import importlib.util
@@ -49,6 +54,8 @@ _EARLY = re.compile("PYTHON(?!PATH$|IOENCODING$)|PROMETHEUS_")
 _HAS_FORKS = sys.platform == "linux"
 _LIMIT = 2**18
 """Bytes of a request: arguments and environment."""
+_SPARE = "spare"
+"""What the system calls the process of which workers are forks."""
 
 
 class ForkedProcess:
@@ -196,6 +203,18 @@ def _server(python: str) -> socket.socket:
     return ours
 
 
+def children(pid: int) -> set[int]:
+    """Return the processes that a process has started."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in found if _name(child) != _SPARE}
+
+
+def _name(pid: str) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
 # ---------------------------------------------------------------------- the fork server
 
 
@@ -203,6 +222,8 @@ def main() -> None:
     """Serve the requests of the socket in `sys.argv`. In each fork, run its program and return."""
     del sys.path[0]  # the folder of this file
     if (words := _forked(socket.socket(fileno=int(sys.argv[1])))) is not None:
+        if "serve" in words:
+            words = _with_spare(words)
         _run(words)
 
 
@@ -266,17 +287,114 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> list[str]:
     return list(request["words"])
 
 
+def _with_spare(words: list[str]) -> list[str]:
+    """Make workers that this process starts forks of one that is as this one is now. Return the words to run."""
+    requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        requests.close()
+        return _spare(theirs)
+    theirs.close()
+    create = asyncio.create_subprocess_exec
+
+    async def started(program: str, *arguments: str, **more: Any) -> Any:
+        if program != sys.executable or more.keys() != {"env", "pass_fds", "process_group"}:
+            return await create(program, *arguments, **more)
+        descriptors = [0, 1, 2, *more["pass_fds"]]
+        request = {"words": arguments, "env": more["env"], "descriptors": descriptors, "group": more["process_group"]}
+        _adopt(True)
+        socket.send_fds(requests, [json.dumps(request).encode()], descriptors)
+        pid = int(requests.recv(64))
+        _adopt(False)
+        return Worker(pid)
+
+    asyncio.create_subprocess_exec = started  # type: ignore[assignment]
+    return words
+
+
+class Worker:
+    """A forked child of this process, as far as it is an `asyncio.subprocess.Process`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ended = asyncio.Event()
+        self._handle = os.pidfd_open(pid)
+        asyncio.get_running_loop().add_reader(self._handle, self._reap)
+
+    def _reap(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._handle)
+        os.close(self._handle)
+        self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._ended.set()
+
+    async def wait(self) -> int:
+        await self._ended.wait()
+        assert self.returncode is not None
+        return self.returncode
+
+
+def _adopt(yes: bool) -> None:
+    """Be the parent of processes whose parent ends, or not."""
+    ctypes.CDLL(None).prctl(36, int(yes), 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def _spare(requests: socket.socket) -> list[str]:
+    """Fork for each request. Return the words in a fork; end when no more requests come."""
+    Path("/proc/self/comm").write_text(_SPARE)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):  # whoever reads them waits for the server only
+        os.dup2(null, stream)
+    os.close(null)
+    while True:
+        data, received, _, _ = socket.recv_fds(requests, _LIMIT, 64)
+        if not data:
+            os._exit(0)
+        waiting, adopted = os.pipe()
+        if (between := os.fork()) == 0:
+            if os.fork() != 0:
+                os._exit(0)
+            break
+        os.waitpid(between, 0)
+        for each in (*received, waiting, adopted):
+            os.close(each)
+    request = json.loads(data)
+    os.close(adopted)
+    os.read(waiting, 1)  # until the server is the parent
+    os.close(waiting)
+    os.setpgid(0, request["group"])
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    Path("/proc/self/comm").write_text("python")
+    # Where no descriptor that they get is in their way.
+    answers, *high = (fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 512) for each in (requests.fileno(), *received))
+    requests.close()
+    for each in received:
+        os.close(each)
+    for each, number in zip(high, request["descriptors"], strict=True):
+        os.dup2(each, number)
+        os.close(each)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.write(answers, b"%d" % os.getpid())
+    os.close(answers)
+    return list(request["words"])
+
+
 def _run(words: list[str]) -> None:
     """Run a program as the interpreter does that gets these arguments."""
     if words[:2] == ["-W", "error"]:
         warnings.simplefilter("error")
         sys.warnoptions.append("error")
         words = words[2:]
+    if safe_path := words[0] == "-P":
+        words = words[1:]
     kind, *rest = words
     sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     if kind == "-m":
-        sys.path.insert(0, os.getcwd())
+        if not safe_path:
+            sys.path.insert(0, os.getcwd())
         spec = importlib.util.find_spec(rest[0])
         if spec is not None and spec.submodule_search_locations is not None:
             spec = importlib.util.find_spec(f"{rest[0]}.__main__")
@@ -286,7 +404,8 @@ def _run(words: list[str]) -> None:
         module.__spec__, module.__package__, module.__file__ = spec, spec.parent, spec.origin
         code = spec.loader.get_code(spec.name)
     elif kind == "-c":
-        sys.path.insert(0, "")
+        if not safe_path:
+            sys.path.insert(0, "")
         sys.argv = ["-c", *rest[1:]]
         code = compile(rest[0], "<string>", "exec")
     else:

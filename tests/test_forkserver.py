@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.forkserver import ForkedProcess, run
+from tests.forkserver import ForkedProcess, children, run
 
 KINDS = ["code", "module", "script"]
 
@@ -135,3 +136,64 @@ def test_a_process_takes_signals_and_has_its_own_session(tmp_path: Path) -> None
     assert process.wait(60) == 5
     assert process.poll() == process.returncode == 5
     process.kill()  # it has ended: nobody else gets the signal
+
+
+WORKERS = """
+import asyncio, json, os, signal, sys
+told, saying = map(os.dup2, os.pipe(), (300, 301))
+async def worker(code):
+    command = ["-P", "-c", code, "one", str(saying)]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *command, env={**os.environ, "MINE": "2"}, pass_fds=[saying], process_group=0
+    )
+async def main():
+    about = (
+        "import json, os, signal, sys; assert os.getpgid(0) == os.getpid() != os.getsid(0);"
+        "assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == "
+        "[signal.default_int_handler, signal.SIG_DFL]; files = sorted(os.listdir('/proc/self/fd'), key=int)[:-1];"
+        "told = [sys.argv, sys.path, os.getcwd(), dict(os.environ), files, 'main' in sys.modules];"
+        "os.write(int(sys.argv[2]), json.dumps([os.getppid(), told]).encode()); print('worker'); sys.exit(3)"
+    )
+    for _ in range(2):
+        process = await worker(about)
+        assert process.returncode is None
+        assert await process.wait() == process.returncode == 3
+        parent, what = json.loads(os.read(told, 65536))
+        assert parent == os.getpid()
+        print(what)
+    hanging = await worker("import time; time.sleep(100)")
+    os.kill(hanging.pid, signal.SIGTERM)
+    print(await hanging.wait())
+sys.modules["main"] = asyncio
+asyncio.run(main())
+"""
+
+
+def test_workers_of_a_server_are_what_it_would_start(tmp_path: Path) -> None:
+    (tmp_path / "it.py").write_text(WORKERS)
+    forked, started = both([sys.executable, str(tmp_path / "it.py"), "serve"], tmp_path)
+    assert started[0] == 0, started[2].decode()
+    assert forked == started
+    assert forked[1].endswith(b"-15\n")
+
+
+def test_children_are_those_that_a_server_has_started(tmp_path: Path) -> None:
+    code = (
+        "import os, subprocess, sys; child = subprocess.Popen(['sleep', '100']);"
+        "print(child.pid, flush=True); sys.stdin.read(); child.kill(); child.wait()"
+    )
+    (stdin, held), out = os.pipe(), tmp_path / "out"
+    with open(os.devnull, "r+b") as null, out.open("wb") as stdout:
+        streams = {"stdin": stdin, "stdout": stdout, "stderr": null}
+        process = ForkedProcess([sys.executable, "-c", code, "serve"], cwd=tmp_path, env=variables(), **streams)
+    os.close(stdin)
+    while not (printed := out.read_text()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    spares = [child for child in psutil.Process(process.pid).children() if child.name() == "spare"]
+    assert children(process.pid) == {int(printed)}
+    os.close(held)
+    assert process.wait(60) == 0
+    psutil.wait_procs(spares, 60)
+    assert [spare for spare in spares if spare.is_running() and spare.status() != psutil.STATUS_ZOMBIE] == []
+    assert len(spares) == 1

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from tests.docs.helpers import COMMAND, environment
-from tests.forkserver import ForkedProcess
+from tests.forkserver import ForkedProcess, children
 from tests.server.harness import free_port
 
 SECONDS = 60.0
@@ -58,8 +58,7 @@ class Process:
 
     @property
     def children(self) -> set[int]:
-        pid = self.process.pid
-        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        return children(self.process.pid)
 
     def until_served(self) -> None:
         until(lambda: self.get()[0] == 200, lambda: f"{self.process.poll()} {self.log}")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,8 @@ import pytest
 import yaml
 
 from bridge.sdk.aip import Agent
-from tests.docs.helpers import COMMAND, Server, environment, listeners, serve, server
+from tests import forkserver
+from tests.docs.helpers import COMMAND, Server, listeners, run, serve, server
 from tests.server.harness import Exchange, FakeBackend, Reply, fake_backend, free_port, post
 
 pytestmark = pytest.mark.slow
@@ -53,8 +53,7 @@ async def until(what: Callable[[], Any | Awaitable[Any]], why: Callable[[], str]
 
 
 def children(served: Server) -> list[int]:
-    pid = served.process.pid
-    return sorted(int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return sorted(forkserver.children(served.process.pid))
 
 
 def listening(served: Server) -> int:
@@ -124,11 +123,8 @@ async def test_workers_that_die_as_they_start_end_the_server(tmp_path: Path) -> 
         "backends: {it: {dialect: python, target: 'dying:run'}}\n"
         "routes: [{dialect: openai-chat, path: /v1, backend: it}]\n"
     )
-    path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     command = (COMMAND, "serve", str(config), "--workers", "2", "--port", str(free_port()))
-    done = await asyncio.to_thread(
-        subprocess.run, command, env=environment(PYTHONPATH=path), cwd=tmp_path, capture_output=True, timeout=100
-    )
+    done = await asyncio.to_thread(run, *command, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.returncode == 1
     assert b"ended with exit code 3" in done.stderr
     assert done.stderr.endswith(b"workers exit as soon as they start; the server stops\n")
