@@ -79,7 +79,7 @@ class AccessRecord:
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run, self.user)
         if self._spent is not None:
-            self._spent(self.user if caller is None else caller, reader.usage)
+            self._spent(self.user if caller is None else caller, run.used)
 
     def ended(self, reason: str | None, failure: Failure | None) -> None:
         """Set the outcome, unless a more precise one is known."""
