@@ -96,7 +96,7 @@ class Run:
     def used(self) -> UsageReported | None:
         """The tokens that the backend reported; an estimate if it was left before it could, None if it did not."""
         reader, attempt = self.reader, self.tries.attempt
-        if reader.usage is not None or reader.ended and reader.finish_reason != FinishReason.CANCELED:
+        if reader.usage is not None or (reader.ended and reader.finish_reason != FinishReason.CANCELED):
             return reader.usage
         if attempt.asks_nobody:
             return None

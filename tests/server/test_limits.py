@@ -273,9 +273,7 @@ async def test_tokens_of_a_run_that_is_left_count_by_an_estimate(stream: bool) -
             assert refused.json["error"]["message"] == "This key has used its 400 tokens of today (UTC)."
 
 
-async def test_tokens_of_a_canceled_run_count_by_an_estimate(
-    tmp_path: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_tokens_of_a_canceled_run_count_by_an_estimate(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.runs")
     setup = config(route={"dialect": "openai-responses", "path": "/v1", "backend": "it"})
     async with fake_backend("openai-chat") as backend:
