@@ -162,6 +162,12 @@ class AcpCommand:
     async def admit(self, operation: Operation | None) -> None:
         """The client is the user who started this program."""
 
+    def allows(self, model: str) -> bool:
+        return True
+
+    def check_model(self, model: str | None) -> None:
+        """There is no key that allows some models only."""
+
     def counting(self) -> AbstractContextManager[object]:
         return nullcontext() if self._open is None else self._open[0].counting()
 

@@ -545,7 +545,7 @@ class Bridge:
         if self.host.metrics is not None:
             self.host.metrics.run(plan.route, plan.front, run, key.owner)
         if self.host.spent is not None:
-            self.host.spent(key.owner, run.reader.usage)
+            self.host.spent(key.owner, run.used)
 
     async def count(self, route: Route, request: Request, caller: RunCaller | None = None) -> tuple[int, bool]:
         """Return the number of input tokens of a request, and True if it is an estimate of the bridge.

@@ -104,7 +104,7 @@ class Route:
         self._operations = frozenset(endpoint.operation for endpoint in self.surface)
         unnamed = None if self.models is None else pick(self.models, "")
         backends = self.backends if self.models is None else unnamed.members if unnamed else ()
-        self.default_model = next((name for each in backends if (name := each.model_for(None))), None)
+        self.default_model = _model_of(backends)
 
     def serves(self, operation: Operation) -> bool:
         """Return whether one of its endpoints is for this operation."""
@@ -130,6 +130,10 @@ class Route:
                 backend_code="model_not_found",
             )
         return found
+
+    def usual_model(self, request: Request) -> str | None:
+        """Return the model of a request that names none; None if the backends for it have none."""
+        return self.default_model if self.modes is None else _model_of(self.group_for(request).members)
 
     def _same_model(self, models: Mapping[str, BackendGroup], asked: str | None) -> BackendGroup | None:
         """Return the backends of a model that a client of this dialect may also call by another name."""
@@ -248,6 +252,10 @@ class RunCaller:
     lost: Losses = field(default_factory=Losses)
     run_id: str = field(default_factory=lambda: token_hex(16))
     created_at: float = field(default_factory=time.time)
+
+
+def _model_of(backends: Sequence[Backend]) -> str | None:
+    return next((name for each in backends if (name := each.model_for(None))), None)
 
 
 def _has_no_list(error: BackendError) -> bool:

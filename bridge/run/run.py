@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
-from bridge.model import Answer, Event, FinishReason, RunFailed, RunFinished
+from bridge.model import Answer, Event, FinishReason, RunFailed, RunFinished, UsageReported, estimate_tokens
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.run.attempt import BackendAttempt, NextAttempt
 from bridge.run.backend import Backend, Call
@@ -32,6 +32,8 @@ log = logging.getLogger("bridge.run")
 _CONTENT_OR_END = CONTENT | TERMINAL
 _EVENT_SIZE = 64
 """Bytes that each event counts for at least: an endless stream of tiny events fills memory, too."""
+_BYTES_PER_TOKEN = 200
+"""About what a token takes in the stream of a backend."""
 
 
 class Run:
@@ -89,6 +91,17 @@ class Run:
     def failure(self) -> Failure | None:
         """Why the run failed, if it did."""
         return self.reader.failure
+
+    @property
+    def used(self) -> UsageReported | None:
+        """The tokens that the backend reported; an estimate if it was left before it could, None if it did not."""
+        reader, attempt = self.reader, self.tries.attempt
+        if reader.usage is not None or (reader.ended and reader.finish_reason != FinishReason.CANCELED):
+            return reader.usage
+        if attempt.asks_nobody:
+            return None
+        given = attempt.call.received // _BYTES_PER_TOKEN
+        return UsageReported(estimate_tokens(attempt.request), given, estimated=True)
 
     @property
     def backend(self) -> Backend:

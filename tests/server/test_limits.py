@@ -247,6 +247,52 @@ async def test_tokens_of_stored_runs_count(tmp_path: Any) -> None:
         assert (await post(url, HELLO, **ANN)).status == 429
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tokens_of_a_run_that_is_left_count_by_an_estimate(stream: bool) -> None:
+    """Its backend had no time to report any."""
+    long = {**HELLO, "stream": stream, "messages": [{"role": "user", "content": "word " * 400}]}
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        async with serving(config(backend.url, per_key={"tokens_per_day": 400})) as base:
+            url = f"{base}/v1/chat/completions"
+            assert (await post(url, HELLO, **ANN)).status == 200
+
+            async def silent(exchange: Exchange) -> None:
+                if stream:
+                    await exchange.head()
+                    await exchange.send(b'data: {"choices": [{"index": 0, "delta": {"content": "Hel"}}]}\n\n')
+                await exchange.left()
+
+            backend.plays(silent)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await post(url, long, **ANN)
+            await backend.seen[-1].gone.wait()
+            backend.says("Hello")
+            refused = await post(url, HELLO, **ANN)
+            assert refused.json["error"]["message"] == "This key has used its 400 tokens of today (UTC)."
+
+
+async def test_tokens_of_a_canceled_run_count_by_an_estimate(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "bridge.runs")
+    setup = config(route={"dialect": "openai-responses", "path": "/v1", "backend": "it"})
+    async with fake_backend("openai-chat") as backend:
+        backend.plays(lambda exchange: exchange.left())
+        setup["backends"]["it"] = {"dialect": "openai-chat", "url": backend.url}
+        setup["server"]["limits"] = {"per_key": {"tokens_per_day": 400}}
+        setup["stores"] = {"runs": f"sqlite:///{tmp_path}/runs.db", "history": f"sqlite:///{tmp_path}/history.db"}
+        async with serving(setup) as base:
+            url = f"{base}/v1/responses"
+            queued = await post(url, {"model": "m", "input": "word " * 400, "background": True}, **ANN)
+            while not backend.seen:
+                await asyncio.sleep(0.01)
+            assert (await post(f"{url}/{queued.json['id']}/cancel", {}, **ANN)).json["status"] == "cancelled"
+            while not any(record.name == "bridge.runs" for record in caplog.records):
+                await asyncio.sleep(0.01)  # until it has ended
+            backend.says("Hello")
+            assert (await post(url, {"model": "m", "input": "Hello"}, **ANN)).status == 429
+
+
 async def test_the_models_of_a_key() -> None:
     async with fake_backend("openai-chat") as backend:
         backend.says("Hello")

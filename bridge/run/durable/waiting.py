@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bridge.contract import Context, TaskState, TaskStatus
@@ -27,7 +28,8 @@ class _Task:
 class WaitingTasks:
     """The tasks that ask something, each with all of its runs. A restart forgets them, as does another process.
 
-    The tasks that waited longest are forgotten beyond 1000 tasks, or 64 MiB of requests and answers.
+    Beyond 1000 tasks, or 64 MiB of requests and answers, the owner who has most of them loses the one that waited
+    longest.
     """
 
     def __init__(self) -> None:
@@ -74,10 +76,19 @@ class WaitingTasks:
         task = _Task([*(before.runs if before is not None else ()), run], size + (before.size if before else 0))
         self._tasks[key] = task
         self._size += task.size
-        while self._tasks and (len(self._tasks) > _MOST or self._size > _MOST_BYTES):
-            self._size -= self._tasks.pop(next(iter(self._tasks))).size
+        while self._size > _MOST_BYTES:
+            self._forget_one(lambda task: task.size)
+        while len(self._tasks) > _MOST:
+            self._forget_one(lambda task: 1)
+
+    def _forget_one(self, weight: Callable[[_Task], int]) -> None:
+        held = Counter[str]()
+        for (owner, _, _), task in self._tasks.items():
+            held[owner] += weight(task)
+        most = max(held, key=held.__getitem__)
+        self.forget(next(key for key in self._tasks if key[0] == most))
 
     def forget(self, key: Key) -> None:
-        """The task waits no more: it was canceled."""
+        """The task waits no more."""
         if (task := self._tasks.pop(key, None)) is not None:
             self._size -= task.size

@@ -116,7 +116,7 @@ class TurnRunner:
     async def answer(self, session: CalleeSession, route: Route, body: bytes, rpc: Any) -> None:
         """Answer one request. Errors are answers, too; a caller that leaves cancels the run."""
         run_id = uuid.uuid4().hex
-        report = AccessRecord(run_id, route.path, route.dialect.name, run_id, metrics=self._bridge.host.metrics)
+        report = AccessRecord(run_id, route.path, route.dialect.name, run_id, host=self._bridge.host)
         context = Context(run_id, session.name, time.time(), route.options, lost=Losses())
         metadata = {key: value for key, value in rpc.invocation_metadata() if isinstance(value, str)}
         with spanned_turn(self._bridge.tracing, report, metadata):
@@ -151,7 +151,7 @@ class TurnRunner:
         # Callers choose these names themselves, so that they are separate from users of other routes.
         caller = session.user or f"{route.path}\0{session.owner}"
         await self._limits.check_rate(caller)
-        self._limits.check_model(caller, request.model or route.default_model)
+        self._limits.check_model(caller, request.model or route.usual_model(request))
         async with self._limiter(route).slot(caller):
             sender = RunCaller(
                 session.user or session.owner,
@@ -170,8 +170,7 @@ class TurnRunner:
                     async for events in batches:
                         await self._write(encoder.encode(events), rpc, report)
             finally:
-                report.of(run)
-                self._limits.spent(caller, run.reader.usage)
+                report.of(run, caller)
                 await run.close()
 
     def _limiter(self, route: Route) -> RouteLimiter:

@@ -211,7 +211,7 @@ class RouteOperations:
         context = Context(exchange.request_id, None, time.time(), route.options, route.default_model)
         context.stored_responses = await self._bridge.stored_responses(route, user, wire)
         request = await decoded(dialect.decode_count_request, wire, context)
-        self._limiter.check_model(user, request.model or route.default_model)
+        self._limiter.check_model(user, request.model or route.usual_model(request))
         await exchange.hold(self._limiter.slot(exchange.user))
         caller = RunCaller(user, exchange.request_id, wire.headers, wire.body, route.capabilities)
         tokens, estimated = await self._bridge.count(route, request, caller)

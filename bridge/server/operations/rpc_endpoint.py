@@ -43,9 +43,7 @@ class ReportedRun:
         self.run_id = token_hex(16)
         self.request_id = of_request or self.run_id
         self.lost = Losses()
-        self.report = AccessRecord(
-            self.request_id, route.path, route.dialect.name, self.run_id, user, metrics=bridge.host.metrics
-        )
+        self.report = AccessRecord(self.request_id, route.path, route.dialect.name, self.run_id, user, bridge.host)
         self._run: Run | None = None
 
     def began(self, run: Run) -> None:
@@ -89,6 +87,12 @@ class _Client:
         await self._exchange.admit()
         if operation is not None:
             await self._exchange.permit(operation)
+
+    def allows(self, model: str) -> bool:
+        return self._handler.limiter.allows(self.owner, model)
+
+    def check_model(self, model: str | None) -> None:
+        self._handler.limiter.check_model(self.owner, model)
 
     def counting(self) -> AbstractContextManager[object]:
         return self._handler.bridge.counting()

@@ -15,7 +15,7 @@ from bridge.run.stream_stats import StreamStats
 from bridge.toolkit.redact import explained
 
 if TYPE_CHECKING:
-    from bridge.engine.telemetry.metrics import BridgeMetrics
+    from bridge.engine.services import Host
 
 access = logging.getLogger("bridge.access")
 
@@ -52,14 +52,16 @@ class AccessRecord:
         front: str,
         run_id: str,
         user: str = "",
-        metrics: BridgeMetrics | None = None,
+        host: Host | None = None,
     ) -> None:
+        """`host`: the server, which counts what is written and used."""
         self.request_id = request_id
         self.route = route
         self.front = front
         self.run_id = run_id
         self.user = user
-        self.metrics = metrics
+        self.metrics = None if host is None else host.metrics
+        self._spent = None if host is None else host.spent
         self.began = time.monotonic()
 
     def streams(self) -> None:
@@ -68,14 +70,16 @@ class AccessRecord:
         if self.metrics is not None:
             self.metrics.stream(self.route, self.front, 1)
 
-    def of(self, run: Run) -> None:
-        """Take over the outcome of a run."""
+    def of(self, run: Run, caller: str | None = None) -> None:
+        """Take over the outcome of a run, and count it for `caller`: by default the user."""
         reader, tries = run.reader, run.tries
         self.lost, self.first, self.usage, self.retries = run.lost.names, run.first, reader.usage, tries.repeated
         self.back, self.tried, self.continued_at = tries.attempt.backend.name, tries.backends, run.continued_at
         self.ended(reader.finish_reason, reader.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run, self.user)
+        if self._spent is not None:
+            self._spent(self.user if caller is None else caller, run.used)
 
     def ended(self, reason: str | None, failure: Failure | None) -> None:
         """Set the outcome, unless a more precise one is known."""

@@ -151,7 +151,7 @@ class ServerExchange:
             raise
 
     async def permit(self, operation: Operation) -> None:
-        """Check that its sender may do what its body asks for. Raises `RequestError` (forbidden)."""
+        """Check that its sender may do what its body asks for. Raises what `Guard.permit` raises."""
         assert self.guard is not None, "a body is read for an endpoint"
         await self.guard.permit(self.http, self.initiator, operation)
 
@@ -189,8 +189,8 @@ class ServerExchange:
     def begin(self, handler: RouteHandler) -> None:
         """Begin to serve it on a route: from now on it is open, and has a log line."""
         self._set_route(handler)
-        route, metrics, self.is_served = self.route, self.bridge.host.metrics, True
-        self.report = AccessRecord(self.request_id, route.path, route.dialect.name, self.run_id, self.user, metrics)
+        route, host, self.is_served = self.route, self.bridge.host, True
+        self.report = AccessRecord(self.request_id, route.path, route.dialect.name, self.run_id, self.user, host)
         self._task = handler.opened()
         if self.bridge.tracing is not None:
             self._span = spanned(self.bridge.tracing, self.http, self.report)
@@ -230,7 +230,7 @@ class ServerExchange:
             context.stored_responses = self.known(context.stored_responses)
         request = await decoded(route.dialect.decode_request, wire, context)
         note_places(request)
-        self.limiter.check_model(self.user, request.model or route.default_model)
+        self.limiter.check_model(self.user, request.model or route.usual_model(request))
         if route.passthrough and self.limiter.is_limited_to_models(self.user) and repeats(wire.body, "model"):
             raise RequestError("model: named more than once.", param="model")
         context.request, context.thread_id, context.model = request, request.thread_id, request.model
@@ -264,8 +264,6 @@ class ServerExchange:
     def run_ended(self, run: Run) -> None:
         """Note how the run came out, and count what it used."""
         self.report.of(run)
-        if (spent := self.bridge.host.spent) is not None:
-            spent(self.user, run.reader.usage)
 
     # ------------------------------------------------------------------ what is answered
 

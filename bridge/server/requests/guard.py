@@ -83,9 +83,15 @@ class Guard:
         return user
 
     async def permit(self, http: web.Request, initiator: Initiator | None, operation: Operation) -> None:
-        """Check that the user of a request may do what its body asks for. Raises `RequestError` (forbidden)."""
+        """Check that the user of a request may do what its body asks for.
+
+        Raises `RequestError` (forbidden), and `BackendError` (rate limited) for a run of a user without tokens.
+        """
+        user = ""
         if initiator is not None:
             self._origins.check_endpoint(initiator, private=operation in PRIVATE_OPERATIONS, local=self._is_local)
         if self._asks:
             visit = visit_of(http, self._query_key)
-            await self._identity.user(visit, self.route.path, scope=SCOPES[operation])
+            user = await self._identity.user(visit, self.route.path, scope=SCOPES[operation])
+        if self._counts and SCOPES[operation] is Scope.RUN and SCOPES[self.operation] is not Scope.RUN:
+            await self._limits.check_tokens(user)

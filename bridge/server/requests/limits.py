@@ -317,12 +317,19 @@ class ServerLimits:
         per_minute = own.requests_per_minute or usual.requests_per_minute
         if per_minute and (wait := await self._rates.acquire(user, per_minute)):
             raise _limited("This key has sent too many requests within a minute.", wait)
-        tokens = own.tokens_per_day or usual.tokens_per_day
-        if runs and tokens and (wait := await self._rates.spend(f"tokens\t{user}", 0, tokens)):
-            raise _limited(f"This key has used its {tokens} tokens of today (UTC).", wait)
+        if runs:
+            await self.check_tokens(user)
         per_day = own.requests_per_day or usual.requests_per_day
         if per_day and (wait := await self._rates.spend(f"requests\t{user}", 1, per_day)):
             raise _limited(f"This key has sent its {per_day} requests of today (UTC).", wait)
+
+    async def check_tokens(self, user: str) -> None:
+        """Raise `BackendError` (rate_limited) when this user has used its tokens of today."""
+        tokens = (self._identity.allowance(user) or _NONE).tokens_per_day or self._usual.tokens_per_day
+        if self._rates is None or not tokens:
+            return
+        if wait := await self._rates.spend(f"tokens\t{user}", 0, tokens):
+            raise _limited(f"This key has used its {tokens} tokens of today (UTC).", wait)
 
     def check_model(self, user: str, model: str | None) -> None:
         """Check that this user may name this model. Raises `RequestError` (forbidden)."""

@@ -55,6 +55,12 @@ class RpcHost(Protocol):
         None stands for what everybody who is connected may do.
         """
 
+    def allows(self, model: str) -> bool:
+        """Return whether the client may name this model."""
+
+    def check_model(self, model: str | None) -> None:
+        """Check that the client may name this model. Raises `RequestError` (forbidden)."""
+
     def counting(self) -> AbstractContextManager[object]:
         """Serve one call in this block: what it loads counts against the server's memory."""
 

@@ -134,6 +134,7 @@ class PromptRun:
         session, name = self._session, self._host.dialect.name
         request.thread_id, request.history = session.id, HistoryMode.DELTA
         request.model = session.model
+        self._host.check_model(request.model or route.usual_model(request))
         known = request.extra(name).get("notes") or {}
         request.extras = {**(request.extras or {}), name: {"notes": {**session.about, **known}}}
         caller = RunCaller(

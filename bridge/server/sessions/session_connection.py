@@ -137,7 +137,7 @@ class SessionConnection:
         self._check_room()
         self._note_ignored(call)
         _, route = await self._host.opened()
-        models = _models(route)
+        models = self._models(route)
         session = RpcSession(token_hex(16), call.about, models, _first_model(route, models))
         store = await self._store()
         stored = await store.add(session) if store is not None else None
@@ -158,7 +158,7 @@ class SessionConnection:
         if stored is None:
             raise _unknown(call.session_id)
         session = stored.session
-        session.about, session.models = call.about, _models(route)
+        session.about, session.models = call.about, self._models(route)
         if session.model not in session.models:
             session.model = _first_model(route, session.models)
         self._sessions[session.id] = _Open(session, stored, waiting_in(stored))
@@ -248,6 +248,12 @@ class SessionConnection:
             raise _unknown(session_id)
         return found
 
+    def _models(self, route: Route) -> tuple[str, ...]:
+        """Return the names of the models that the client may choose; those that only a backend knows are none."""
+        names = [name for name in route.models or {} if not is_pattern(name)]
+        names += [name for backend in (route.group.members if route.group else ()) for name in backend.names.listed]
+        return tuple(filter(self._host.allows, dict.fromkeys(names)))
+
     async def _store(self) -> SessionStore | None:
         bridge, route = await self._host.opened()
         if not self._host.service.stores:
@@ -274,13 +280,6 @@ _HANDLERS: dict[type, Callable[..., Awaitable[Params]]] = {
     ChooseModel: SessionConnection._choose,
     Prompt: SessionConnection._prompt,
 }
-
-
-def _models(route: Route) -> tuple[str, ...]:
-    """Return the names of the models that a client may choose; those that only a backend knows are none."""
-    names = [name for name in route.models or {} if not is_pattern(name)]
-    names += [name for backend in (route.group.members if route.group else ()) for name in backend.names.listed]
-    return tuple(dict.fromkeys(names))
 
 
 def _first_model(route: Route, models: tuple[str, ...]) -> str | None:

@@ -557,3 +557,15 @@ def test_what_waits_has_bounds() -> None:
     assert kept == list(range(1, 1001))
     tasks.ended(("me", "/a2a", "large"), Context("r"), waiting_run(), 64 * 1024 * 1024 - 10)
     assert [n for n in range(1001) if tasks.runs(("me", "/a2a", f"t{n}"))] == [1000]
+
+
+def test_who_makes_most_tasks_wait_loses_the_first() -> None:
+    tasks = WaitingTasks()
+    tasks.ended(KEY, Context("r"), waiting_run(), 10)
+    for number in range(1001):
+        tasks.ended(("you", "/a2a", f"t{number}"), Context("r"), waiting_run(), 10)
+    assert [n for n in range(1001) if not tasks.runs(("you", "/a2a", f"t{n}"))] == [0, 1]
+    for number in range(3):
+        tasks.ended(("they", "/a2a", f"t{number}"), Context("r"), waiting_run(), 30 * 1024 * 1024)
+    assert [n for n in range(3) if tasks.runs(("they", "/a2a", f"t{n}"))] == [1, 2]
+    assert tasks.runs(KEY)

@@ -238,3 +238,52 @@ async def test_the_list_of_sessions_has_a_bound(tmp_path: Path) -> None:
         assert await editor.prompt(sessions[0], "hello")
         rows = (await editor.call("session/list"))["sessions"]
         assert [row["sessionId"] for row in rows] == [sessions[0], sessions[3]]
+
+
+async def test_the_tokens_of_a_key_count(tmp_path: Path) -> None:
+    server = {**KEYS, "limits": {"per_key": {"tokens_per_day": 5}}}
+    demo = {**configuration(tmp_path), "backends": {"it": {"dialect": "demo"}}, "server": server}
+    async with serving(demo) as base, connected(base, **ANN) as editor:
+        session = await editor.new()
+        await editor.prompt(session, "hello")
+        error = await editor.error("session/prompt", prompt_of(session, "hello"))
+        assert error.message == "This key has used its 5 tokens of today (UTC)."
+
+
+async def test_the_models_of_a_key_count(tmp_path: Path) -> None:
+    """Those that it may not name are not offered."""
+    setup = configuration(tmp_path, backend=None, models={"small": "it", "large": "it"})
+    setup["server"] = {"auth": {"keys": [{**KEYS["auth"]["keys"][0], "models": ["large"]}]}}
+    async with serving(setup) as base, connected(base, **ANN) as editor:
+        session = await editor.new()
+        chosen = {"sessionId": session, "configId": "model", "type": "id", "value": "small"}
+        error = await editor.error("session/set_config_option", chosen)
+        assert "expected one of large" in error.message
+        assert (await editor.prompt(session, "hello"))["stopReason"] == "end_turn"
+        assert [seen.model for seen in agents.SEEN] == ["large"]
+
+
+async def test_a_prompt_uses_no_model_that_its_key_may_not_name(tmp_path: Path) -> None:
+    setup = configuration(tmp_path)
+    setup["backends"]["it"]["model"] = "large"
+    setup["server"] = {"auth": {"keys": [{**KEYS["auth"]["keys"][0], "models": ["small"]}]}}
+    async with serving(setup) as base, connected(base, **ANN) as editor:
+        error = await editor.error("session/prompt", prompt_of(await editor.new(), "hello"))
+        assert error.message == "This API key does not allow the model 'large'."
+        assert agents.SEEN == []
+
+
+async def test_a_stored_session_uses_no_model_that_its_key_may_not_name_any_more(tmp_path: Path) -> None:
+    session = ""
+    for models in ["*"], ["small"]:
+        setup = configuration(tmp_path, backend=None, models={"small": "it", "large": "it"})
+        setup["server"] = {"auth": {"keys": [{**KEYS["auth"]["keys"][0], "models": models}]}}
+        async with serving(setup) as base, connected(base, **ANN) as editor:
+            if not session:
+                session = await editor.new()
+                choice = {"sessionId": session, "configId": "model", "type": "id", "value": "large"}
+                await editor.call("session/set_config_option", choice)
+            else:
+                await editor.call("session/resume", {"sessionId": session, "cwd": "/"})
+            await editor.prompt(session, "hello")
+    assert [seen.model for seen in agents.SEEN][-2:] == ["large", "small"]

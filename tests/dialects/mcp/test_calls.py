@@ -562,3 +562,34 @@ async def test_names_of_tools_are_checked_at_the_start(tmp_path: Path, fields: A
     with pytest.raises(ConfigError) as caught:
         Bridge.from_config(config(tmp_path, route(**fields)))
     assert place in str(caught.value)
+
+
+# ------------------------------------------------------------------ limits of a key
+
+
+KEY = {"name": "ann", "key": "key-of-ann-0123456789"}
+ANN = {"authorization": "Bearer key-of-ann-0123456789"}
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_the_tokens_of_a_key_count(tmp_path: Path, durable: bool) -> None:
+    setup = config(tmp_path, route(backend="demo", durable=durable), auth={"keys": [KEY]})
+    setup["server"]["limits"] = {"per_key": {"tokens_per_day": 5}}
+    async with served(setup, **ANN) as (new, old):
+        await old.start()
+        assert (await new.call("hello", "ask_demo")).status == 200
+        for client in (new, old):
+            refused = await client.call("hello", "ask_demo")
+            assert refused.status == 429
+            assert refused.error["message"] == "This key has used its 5 tokens of today (UTC)."
+            assert (await client.ask("tools/list")).status == 200
+
+
+async def test_a_key_that_allows_some_models_calls_the_tools_that_use_them(tmp_path: Path) -> None:
+    setup = config(tmp_path, offering(small="small", large="large"), auth={"keys": [{**KEY, "models": ["small"]}]})
+    setup["backends"] |= {name: {**setup["backends"]["agent"], "model": name} for name in ("small", "large")}
+    async with served(setup, **ANN) as (new, _):
+        assert (await new.call("hello", "small")).status == 200
+        refused = await new.call("hello", "large")
+        assert refused.status == 403
+        assert refused.error["message"] == "This API key does not allow the model 'large'."
