@@ -36,7 +36,7 @@ def input_of(arguments: str) -> str:
     """Return the free text in a call's arguments: of a model that names it otherwise, the only member; of one that
     keeps to no schema, all it wrote (antirez/ds4#745: `{"patch": "*** Begin Patch ..."}`).
     """
-    value = read_json(arguments.encode())
+    value = read_json(arguments.encode("utf-8", "replace"))
     if not isinstance(value, dict):
         return arguments
     text = value.get(INPUT, next(iter(value.values())) if len(value) == 1 else None)

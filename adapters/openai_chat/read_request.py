@@ -189,7 +189,11 @@ def _set_input(request: Request, free: Collection[str]) -> None:
     the arguments do.
     """
     for call in (part for message in request.messages for part in message.parts if isinstance(part, ToolCall)):
-        if call.name in free and not call.extras and not isinstance(read_json(call.arguments.encode()), dict):
+        if (
+            call.name in free
+            and not call.extras
+            and not isinstance(read_json(call.arguments.encode("utf-8", "replace")), dict)
+        ):
             call.extras = noted_call({"type": CUSTOM, INPUT: call.arguments})
             call.arguments = arguments_of(call.arguments)
 
