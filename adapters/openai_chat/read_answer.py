@@ -81,12 +81,13 @@ class ChatDecoder(JsonDecoder):
 
     __slots__ = (
         "_bad_end", "_known", "_lanes", "_messages", "_plain", "_request", "_run_fields", "_split_think", "_started",
-        "_streamed",
+        "_stops", "_streamed",
     )  # fmt: skip
 
     def __init__(self, context: Context, options: BackOptions, *, streamed: bool = True) -> None:
         super().__init__(context)
         self._request = context.request
+        self._stops = context.request.sampling.stop if context.request is not None else None
         self._split_think = options.think_tags == "reasoning"
         self._streamed = streamed
         self._lanes: dict[int, _Lane] = {}
@@ -194,7 +195,9 @@ class ChatDecoder(JsonDecoder):
             index = 0
         delta = choice.get("delta")
         if type(delta) is not dict:
-            delta = self._message(index, choice.get("message"), chunk.get("object") == "chat.completion")
+            delta = choice.get("message")
+            if self._streamed:
+                delta = self._message(index, delta, chunk.get("object") == "chat.completion")
         extras = None
         if choice.get("logprobs") is not None or not _USUAL_CHOICE_KEYS.issuperset(choice):
             extras = _choice_extras(choice)
@@ -229,7 +232,7 @@ class ChatDecoder(JsonDecoder):
         `is_whole` says that its object is a whole completion: such objects of one stream grow, so that each has the
         texts and calls of those before it. Messages in chunks are pieces.
         """
-        if type(message) is not dict or not self._streamed:
+        if type(message) is not dict:
             return message
         lane = self._lanes.get(index)
         if lane is None:
@@ -434,14 +437,11 @@ class ChatDecoder(JsonDecoder):
             self._bad_end = end if error is None else ERRORS.failure(error)  # an error beside the choices says more
         elif end is not None and (lane := self._lanes.get(index) or self._open(index)).finished is None:
             lane.finished = end
-            lane.stop = self._stop_in(choice) if end is _STOP else None
+            lane.stop = self._stop_in(choice, self._stops) if end is _STOP and self._stops else None
             self.builder.end_reason(index, end)
 
-    def _stop_in(self, choice: dict[str, Any]) -> str | None:
+    def _stop_in(self, choice: dict[str, Any], wanted: list[str]) -> str | None:
         """Return the stop sequence that ended the choice, which the request asked for. A number is a token."""
-        wanted = self._request.sampling.stop if self._request is not None else None
-        if not wanted:
-            return None
         return next((value for name in _STOPS if isinstance(value := choice.get(name), str) and value in wanted), None)
 
     def end_mark(self) -> None:

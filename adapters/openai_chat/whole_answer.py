@@ -70,29 +70,6 @@ def _unnumbered(entry: Any) -> Any:
     return {k: v for k, v in entry.items() if k != "index"} if isinstance(entry, dict) else entry
 
 
-class Completion:
-    """The completion that a client makes of the chunks of a stream, which are not made for it."""
-
-    def __init__(self, head: dict[str, Any], first: dict[str, Any]) -> None:
-        """`head` has the fields that all chunks have, `first` those that the first one has beside them."""
-        self.choices: dict[int, WholeChoice] = {}
-        self._head = head
-        self._notes = [first]
-
-    def note(self, more: dict[str, Any]) -> None:
-        """Add fields beside the choices; the first value of a field counts."""
-        self._notes.append(more)
-
-    def value(self) -> dict[str, Any]:
-        """Return it as JSON."""
-        more: dict[str, Any] = {}
-        for note in reversed(self._notes):
-            more |= note
-        usage = more.pop("usage", None)
-        listed = [choice.plain(index) for index, choice in sorted(self.choices.items())]
-        return {**self._head, "object": "chat.completion", "choices": listed, "usage": usage, **more}
-
-
 # ------------------------------------------------------------------ from backends
 
 

@@ -26,7 +26,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.whole_answer import BESIDE, Completion, WholeChoice
+from bridge.dialects.openai_chat.whole_answer import BESIDE, WholeChoice
 from bridge.dialects.openai_chat.wire import CUSTOM, DONE, NAME, fields_of_call, free_tools, own, write_usage
 from bridge.model import (
     ArgsDelta,
@@ -71,13 +71,16 @@ class _Added:
 
 @dataclass(slots=True)
 class _Choice:
-    """The state of one choice at the client. `added` is None while it has texts and calls only."""
+    """The state of one choice at the client. `added` is None while it has texts and calls only; `whole` is what it adds
+    up to, in an answer in one piece.
+    """
 
     calls: int = 0
     reason: FinishReason | None = None
     thoughts: int = 0
     length: int = 0
     added: _Added | None = None
+    whole: WholeChoice | None = None
 
 
 @dataclass(slots=True)
@@ -109,7 +112,7 @@ class _HeldCall:
 
 
 class ChatEncoder(Encoder):
-    """One per run. For an answer in one piece, the first frame is the head of all chunks."""
+    """One per run. An answer in one piece is what its chunks add up to, which are not made for it."""
 
     dialect = NAME
     free = Encoder.free | {ToolResulted, RunFinished, RunFailed}
@@ -129,8 +132,8 @@ class ChatEncoder(Encoder):
         """The open parts; None is one that clients have in `audio`, or that is held."""
         self._free: dict[str, bool] | None = None
         self._held: dict[str, _HeldCall] | None = None
-        self._completion: Completion | None = None
-        """What becomes of an answer in one piece, in place of chunks."""
+        self._beside: list[dict[str, Any]] = []
+        """What an answer in one piece has beside its head and its choices; the first value of a field counts."""
 
     # -------------------------------------------------------------- per token
 
@@ -163,20 +166,20 @@ class ChatEncoder(Encoder):
     # -------------------------------------------------------------- chunks
 
     def _chunk(self, choices: list[dict[str, Any]], more: dict[str, Any]) -> None:
-        if self._completion is None:
-            self.out.append(dumps({**self._head, "choices": choices, **more}))
+        if self.in_one_piece:
+            self._beside.append(more)
         else:
-            self._completion.note(more)
+            self.out.append(dumps({**self._head, "choices": choices, **more}))
 
     def _say(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] = BESIDE) -> None:
-        if self._completion is None:
-            self._chunk([{"index": choice, "delta": delta, **beside}], {})
+        if (whole := self._choices[choice].whole) is not None:
+            whole.add(delta, beside)
         else:
-            self._completion.choices[choice].add(delta, beside)
+            self._chunk([{"index": choice, "delta": delta, **beside}], {})
 
     def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
         template = None
-        if self._completion is None:
+        if not self.in_one_piece:
             template = Template({**self._head, "choices": [{"index": choice, "delta": delta, **BESIDE}]})
         return _Part(choice, delta, template, **more)
 
@@ -187,15 +190,16 @@ class ChatEncoder(Encoder):
         known = self._choices.get(choice)
         if known is not None:
             return known
-        if self._completion is not None:
-            self._completion.choices[choice] = WholeChoice()
+        if self.in_one_piece:
+            made = _Choice(whole=WholeChoice())
         else:
+            made = _Choice()
             while self._opened < min(choice, _MOST_CHOICES):
                 earlier, self._opened = self._opened, self._opened + 1
                 self._open(earlier)
             more, self._first = self._first or {}, None
             self._chunk([{"index": choice, "delta": {"role": "assistant", "content": content}, **BESIDE}], more)
-        made = self._choices[choice] = _Choice()
+        self._choices[choice] = made
         return made
 
     def _addable(self, choice: int, delta: dict[str, Any]) -> dict[str, Any]:
@@ -220,8 +224,8 @@ class ChatEncoder(Encoder):
             constant = () if self.in_one_piece else _CONSTANT
             self._head |= {name: extras[name] for name in constant if name in extras}
             self._first = {k: v for k, v in extras.items() if k not in _OURS and k not in constant}
-        if self.in_one_piece:
-            self._completion = Completion(self._head, self._first or {})
+            if self.in_one_piece:
+                self._beside.append(self._first)
 
     def message_ended(self, event: MessageEnded) -> None:
         choice = self._choices.get(event.choice) or self._open(event.choice)
@@ -383,8 +387,14 @@ class ChatEncoder(Encoder):
             self.out.append(DONE)
 
     def accumulate(self, frames: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        assert self._completion is not None, "a run begins with its head"
-        return self._completion.value()
+        more: dict[str, Any] = {}
+        for fields in reversed(self._beside):
+            more |= fields
+        usage = more.pop("usage", None)
+        listed = [
+            choice.whole.plain(index) for index, choice in sorted(self._choices.items()) if choice.whole is not None
+        ]
+        return {**self._head, "object": "chat.completion", "choices": listed, "usage": usage, **more}
 
 
 def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:

@@ -234,8 +234,13 @@ def coalesced(events: Sequence[Event]) -> Sequence[Event]:
 
     Deltas with extras stay as they are.
     """
-    kinds = [*map(type, events)]
-    if ev.Heartbeat not in kinds and max(map(kinds.count, _DELTAS)) < 2:
+    has_delta = False
+    for event in events:
+        kind = type(event)
+        if kind is ev.Heartbeat or (kind in _DELTAS and has_delta):
+            break
+        has_delta = has_delta or kind in _DELTAS
+    else:
         return events
     out: list[Event] = []
     pieces: dict[str, list[Any]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bridge.model import events as ev
 from bridge.model.events import Event, FinishReason, PartKind
@@ -65,7 +65,6 @@ def without_placeholder(arguments: str) -> str:
     return arguments if found is None else arguments[found.end() :]
 
 
-@dataclass(slots=True)
 class OpenPart:
     """A part that is or was open. `make` builds its deltas; it is swapped while the first arguments of a call are held
     back, as they may be a placeholder.
@@ -73,18 +72,17 @@ class OpenPart:
     `fresh` is true for a call that has no arguments so far, or placeholders only.
     """
 
-    id: str
-    kind: PartKind
-    message: OpenMessage
-    call_id: str | None = None
-    ended: bool = False
-    fresh: bool = False
-    make: _Maker = field(init=False)
-    _held: str = ""
+    __slots__ = ("_held", "call_id", "ended", "fresh", "id", "kind", "make", "message")
 
-    def __post_init__(self) -> None:
-        self.fresh = self.kind is _TOOL_CALL
-        self.make = self._first if self.fresh else _MAKERS[self.kind]
+    def __init__(self, id: str, kind: PartKind, message: OpenMessage, call_id: str | None = None) -> None:
+        self.id = id
+        self.kind = kind
+        self.message = message
+        self.call_id = call_id
+        self.ended = False
+        self.fresh = kind is _TOOL_CALL
+        self.make: _Maker = self._first if self.fresh else _MAKERS[kind]
+        self._held = ""
 
     def holds(self, text: str) -> bool:
         """Hold a placeholder back; the next piece shows whether it is all. For a `fresh` call."""

@@ -17,7 +17,7 @@ from bridge.run.continuation import ContinuedText
 from bridge.run.conversation.turns import Turn
 from bridge.translation.policies.stages import StageContext, StageFactory, prepare
 from bridge.translation.requirements import required
-from bridge.translation.stage import Stage, StageFunction
+from bridge.translation.stage import Stage, as_stage
 from bridge.translation.survey import Survey
 
 log = logging.getLogger("bridge.run")
@@ -66,10 +66,10 @@ class BackendAttempt:
         self._untouched = untouched
         self._survey: Survey | None = None
         self._asked_for = request.model
-        passed: list[StageFunction] = []
+        passed: list[Stage] = []
         if continued:
-            passed.append(ContinuedText(continued))
-        configured: list[StageFunction] = []
+            passed.append(as_stage(ContinuedText(continued)))
+        configured: list[Stage] = []
         if not untouched:
             prepared = prepare(stages, StageContext(request, front, backend.capabilities, options, self.lost))
             request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
@@ -94,7 +94,7 @@ class BackendAttempt:
         passed += configured
         if self._shown is not None and self._shown is not self._recorder:
             passed.append(self._shown)
-        self.stages: Sequence[StageFunction] = tuple(passed)
+        self.stages: Sequence[Stage] = passed
         self.call: Call = (
             KnownAnswer(info, [self.head(), *turn.reply])
             if turn is not None and turn.reply is not None

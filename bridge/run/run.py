@@ -20,12 +20,11 @@ from bridge.run.backend import Backend, Call
 from bridge.run.continuation import StreamContinuation
 from bridge.run.conversation.turns import Turn
 from bridge.run.retries import Tries, failed_at_once, may_ask_elsewhere
-from bridge.run.stream_stats import StreamStats
 from bridge.run.timeouts import Clock
 from bridge.run.timer_wheel import TimerWheel
 from bridge.stores.joint import Joint
 from bridge.translation import Reader
-from bridge.translation.stage import StageFunction
+from bridge.translation.stage import Stage, as_stage
 
 log = logging.getLogger("bridge.run")
 
@@ -44,15 +43,15 @@ class Run:
         lost: The features that this run could not carry so far.
         tries: The tries at backends, of which the last one answers.
         continued_at: How many characters the client had each time that another backend continued the answer.
-        stats: How regularly the stream came.
+        clock: Its timeouts, and how regular its reads are.
         started: The monotonic time of the start.
         first: The monotonic time of the first content.
         joint: A transaction that is to store the conversation at the end of the run, if it can.
     """
 
     __slots__ = (
-        "_broke", "_clock", "_continuation", "_max_answer", "_size", "_write", "continued_at", "first", "joint", "lost",
-        "reader", "started", "stats", "tries",
+        "_broke", "_continuation", "_max_answer", "_size", "_write", "clock", "continued_at", "first", "joint", "lost",
+        "reader", "started", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -73,14 +72,13 @@ class Run:
         self._size = 0
         self._broke: Failure | None = None
         self._write: Callable[[list[Event]], bool] = _unwritten
-        self.reader = Reader(attempt.head(), self._stages(), clock=time.time)
+        self.reader = Reader(attempt.head, self._stages(), clock=time.time)
         self.lost = attempt.lost
-        self.stats = StreamStats()
         self.continued_at: tuple[int, ...] = ()
         self.started = time.monotonic()
         self.first: float | None = None
         self.joint: Joint | None = None
-        self._clock = Clock(self.started, self.tries, wheel or TimerWheel())
+        self.clock = Clock(self.started, self.tries, wheel or TimerWheel())
 
     @property
     def ended(self) -> bool:
@@ -116,7 +114,7 @@ class Run:
     @property
     def waiting(self) -> float | None:
         """Since when the backend is waited for, in monotonic seconds; None while it is not."""
-        return self._clock.waiting
+        return self.clock.waiting
 
     # ------------------------------------------------------------------ reading
 
@@ -131,14 +129,14 @@ class Run:
 
         Never raises for what the backend or a stage does: a failure is the last event. Cancellation goes through.
         """
-        reader, clock = self.reader, self._clock
+        reader, clock = self.reader, self.clock
         if reader.ended:
             return []
         clock.enter()
         try:
             if clock.opened:
                 events = await self.tries.attempt.call.read()
-                self.stats.add(time.monotonic() - (clock.waiting or 0.0))
+                clock.go_on()
             else:
                 events = await self._first_read()
             if self.tries.attempt.linked is not None:
@@ -178,12 +176,12 @@ class Run:
         """
         if self._continuation is None:
             self._write = write
-            if self._clock.opened:
+            if self.clock.opened:
                 self.tries.attempt.call.pass_deltas(self._passed)
 
     def _passed(self, events: list[Event]) -> bool:
         size = self._size + _EVENT_SIZE * len(events)
-        clock, reader = self._clock, self.reader
+        clock, reader = self.clock, self.reader
         if clock.expired is not None or clock.waiting is None or reader.ended:
             return False
         if not events:
@@ -199,14 +197,12 @@ class Run:
         for observer in reader.observers:
             observer.passed(events)
         self._size = size
-        now = time.monotonic()
-        self.stats.add(now - clock.waiting)
-        clock.waiting = now
+        clock.go_on()
         return True
 
     async def _end(self) -> None:
         """The run has ended. The conversation is kept before the client sees that."""
-        self._clock.stop()
+        self.clock.stop()
         self.tries.ended(self.reader.failure)
         if (turn := self.tries.attempt.turn) is not None:
             turn.joint = self.joint
@@ -219,7 +215,7 @@ class Run:
 
         First at the same backend, as its `retry` says, then at the others.
         """
-        self._clock.watch()
+        self.clock.watch()
         while True:
             events = await self._ask()
             failure = failed_at_once(events)
@@ -228,12 +224,12 @@ class Run:
         if failure is None:
             self.tries.answered()
             self.first = self.first or time.monotonic()
-        self._clock.opened = True
+        self.clock.opened = True
         if self._write is not _unwritten:
             self.tries.attempt.call.pass_deltas(self._passed)
         if type(events[-1]) not in TERMINAL:
             # From now on the idle limit counts, which may pass before the one that was watched so far.
-            self._clock.watch()
+            self.clock.watch()
         return events
 
     async def _ask(self) -> list[Event]:
@@ -241,7 +237,7 @@ class Run:
         attempt = tries.attempt
         try:
             tries.begin()
-            call, hear = attempt.call, self._clock.hear
+            call, hear = attempt.call, self.clock.hear
             await call.open()
             hear()
             events = await call.read()
@@ -257,7 +253,7 @@ class Run:
         except BridgeError as error:
             return [self.tries.attempt.head(), RunFailed(error.failure)]
         except asyncio.CancelledError:
-            late = self._clock.late()
+            late = self.clock.late()
             if late is None:
                 raise
             events = attempt.call.fail(late)
@@ -266,24 +262,24 @@ class Run:
 
     async def _next(self, failure: Failure) -> bool:
         """Go on to the next try, here or at another backend; return False when there is none."""
-        self._clock.between_tries(failure)
+        self.clock.between_tries(failure)
         before = self.tries.attempt
         if not await self.tries.next(failure, self._continuation.text if self._continuation is not None else ""):
             return False
         if self.tries.attempt is not before:
             self._follow()
-        self._clock.try_again()
+        self.clock.try_again()
         return True
 
     def _follow(self) -> None:
         """Read the answer of another backend from now on."""
         self.reader.pass_through(self._stages())
-        self._clock.elsewhere(self.backend.timeouts)
+        self.clock.elsewhere(self.backend.timeouts)
 
-    def _stages(self) -> Sequence[StageFunction]:
+    def _stages(self) -> Sequence[Stage]:
         """Return the stages that events pass: those of the attempt, then the join with an earlier backend's answer."""
         stages = self.tries.attempt.stages
-        return stages if self._continuation is None else (*stages, self._continuation.join)
+        return stages if self._continuation is None else (*stages, as_stage(self._continuation.join))
 
     async def _continued(self, events: list[Event]) -> list[Event]:
         """Returns a batch through all stages, where another backend may continue the answer when one breaks off."""
@@ -307,7 +303,7 @@ class Run:
             if await self.tries.elsewhere(end.error, continuation.text):
                 self._follow()
                 continuation.begin()
-                self._clock.start_over()
+                self.clock.start_over()
                 self.continued_at = (*self.continued_at, len(continuation.text))
                 return left
         if not self.continued_at:
@@ -318,7 +314,7 @@ class Run:
         """A limit has passed: the backend is given up."""
         return (
             self.tries.attempt.call.fail(failure)
-            if self._clock.opened
+            if self.clock.opened
             else [self.tries.attempt.head(), RunFailed(failure)]
         )
 
@@ -338,9 +334,9 @@ class Run:
         if self.ended:
             return []
         self.tries.dropped()
-        self._clock.stop()
+        self.clock.stop()
         failure, events = _canceled(), list[Event]()
-        if self._clock.opened and not self.continued_at:
+        if self.clock.opened and not self.continued_at:
             events = self.reader.apply(self.tries.attempt.call.fail(failure))
         if not _ends(events):
             events = self.reader.closing(failure)
@@ -351,7 +347,7 @@ class Run:
     def cut(self, failure: Failure) -> list[Event]:
         """Ends the run from this side, now: the events that tell the client so."""
         self.tries.dropped()
-        self._clock.stop()
+        self.clock.stop()
         return self.reader.fail(failure)
 
     async def settle(self) -> None:
@@ -359,7 +355,7 @@ class Run:
 
         The next request of the conversation waits until `close`.
         """
-        self._clock.stop()
+        self.clock.stop()
         await self.tries.attempt.call.close()
         if (turn := self.tries.attempt.turn) is not None:
             turn.joint = self.joint
@@ -367,7 +363,7 @@ class Run:
 
     async def close(self) -> None:
         """Lets go of the backend; cancels its work when the run is not over. Never raises but `CancelledError`."""
-        self._clock.stop()
+        self.clock.stop()
         self.tries.dropped()
         await self.tries.attempt.call.close()
         turn = self.tries.attempt.turn

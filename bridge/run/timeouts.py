@@ -1,4 +1,5 @@
-"""The timeouts of a run: of a silent backend before its first content and after it, and in total.
+"""The timeouts of a run: of a silent backend before its first content and after it, and in total; and how regular its
+reads are.
 
 `asyncio.timeout` around each read would cost 8-9 us per event. Reads only store the time, and one deadline per run
 checks whether a limit has passed; if so, it cancels the waiting read, which converts the cancellation into an error.
@@ -26,11 +27,14 @@ class Clock:
         expired: Why the waiting read was cancelled, until `late` takes that back.
         opened: The backend's content has come, so that its silence counts from now on.
         waiting: Since when the backend is waited for; None while it is not. Set to None when a read is over.
+        reads: How many reads there were after the first content.
+        waited: The seconds for which they waited in all.
+        longest: The longest wait among them.
     """
 
     __slots__ = (
         "_began", "_cancellations", "_due_at", "_heard", "_limits", "_loop", "_reader", "_refused", "_slot", "_tries",
-        "_wheel", "expired", "opened", "waiting",
+        "_wheel", "expired", "longest", "opened", "reads", "waited", "waiting",
     )  # fmt: skip
 
     def __init__(self, now: float, tries: Tries, wheel: TimerWheel) -> None:
@@ -50,6 +54,8 @@ class Clock:
         self._refused: Failure | None = None
         self.opened = False
         self.waiting: float | None = None
+        self.reads = 0
+        self.waited = self.longest = 0.0
 
     # ------------------------------------------------------------------ a read
 
@@ -59,6 +65,17 @@ class Clock:
         self._reader = reader = current_task(self._loop)
         self._cancellations = reader.cancelling() if reader is not None else 0
         self.waiting = time.monotonic()
+
+    def go_on(self) -> None:
+        """Note how long this read has waited; the next one begins to wait."""
+        now = time.monotonic()
+        if self.waiting is not None:
+            wait = now - self.waiting
+            self.reads += 1
+            self.waited += wait
+            if wait > self.longest:
+                self.longest = wait
+        self.waiting = now
 
     def late(self) -> Failure | None:
         """Return the limit by which this read was canceled; None if it was not, or was also canceled by something

@@ -30,6 +30,8 @@ def is_all_zeros(usage: dict[str, Any]) -> bool:
     Servers that do not count tokens write zeros, because clients require numbers. No real answer takes zero tokens.
     """
     for value in usage.values():
+        if type(value) is int and 0 < value < _MOST:
+            return False  # as nearly always, at the first one
         for number in value.values() if isinstance(value, dict) else (value,):
             if number and is_number(number):
                 return False

@@ -92,6 +92,10 @@ class Encoder(EncoderLike):
     """Types of events that are written at once while nothing waits."""
     _ends_batches: ClassVar[bool] = False
     """True if it has a `batch_ended` of its own."""
+    _holds_events: ClassVar[bool] = False
+    """True if `ready` may hold events back."""
+    accumulates: ClassVar[bool] = False
+    """True if it has answers in one piece: it defines `accumulate`."""
     _cut_calls: CutCalls | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -105,6 +109,8 @@ class Encoder(EncoderLike):
         cls._handlers = handlers
         cls._at_once = _passing(cls.free)
         cls._ends_batches = cls.batch_ended is not Encoder.batch_ended
+        cls._holds_events = cls.holds_cut_calls or cls.ready is not Encoder.ready
+        cls.accumulates = cls.accumulate is not Encoder.accumulate
 
     def __init__(self, context: Context, card: Capabilities, lane: Lane = one_lane) -> None:
         """`card` is the card of the dialect with the options of the route; `lane` is that of `Sequencer`."""
@@ -136,7 +142,7 @@ class Encoder(EncoderLike):
         handlers, at_once, sequencer, projection = self._handlers, self._at_once, self._sequencer, self._projection
         rules, watched = projection.rules, projection.watched
         try:
-            for event in self.ready(events):
+            for event in self.ready(events) if self._holds_events else events:
                 kind = type(event)
                 if sequencer.busy or not (kind in at_once or sequencer.at_once(event)):
                     for placed in sequencer.place(event):
@@ -152,11 +158,6 @@ class Encoder(EncoderLike):
         finally:
             self.out = []  # frames are not held while the next events are waited for
         return out
-
-    @property
-    def accumulates(self) -> bool:
-        """Return whether it has answers in one piece: it defines `accumulate`."""
-        return type(self).accumulate is not Encoder.accumulate
 
     def whole(self, events: Sequence[Event]) -> Any:
         """Return the body of a whole answer, as JSON, of a run that did not fail. Raises what `accumulate` raises."""
@@ -199,7 +200,8 @@ class Encoder(EncoderLike):
 
     def separator_before(self, part_id: str) -> int:
         """Return how many characters at the beginning of an open text separate it from the text before."""
-        return self._projection.separator_of(part_id)
+        rare = self._projection.rare
+        return 0 if rare is None else rare.separators.get(part_id, 0)
 
     def without_form(self, event: ev.ContentAdded) -> None:
         """Do what the card says with a medium of a kind that the encoder `keeps`, and that it has no form for."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import compress
-from operator import attrgetter, is_not
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from bridge.contract.capabilities import Feature
@@ -95,14 +94,25 @@ _FEATURES: dict[str, Feature] = {
 _ATTRIBUTES = frozenset(Request.__dataclass_fields__) | {f"sampling.{name}" for name in _SAMPLING}
 OF_OTHERS = "fields of other dialects"
 _NOTHING: tuple[Any, ...] = (None, "", [], {})
-_IS_SAID = partial(is_not, None)
-"""Most attributes of most requests are None, and are passed over in C."""
+_ORDERS = 256
+"""Sets of fields whose order is remembered: most requests have the same few."""
 
 
 class Fields:
     """The fields of one object of a request's body, in the order in which they are written."""
 
-    __slots__ = ("_carried", "_common", "_dialect", "_objects", "_ranks", "_readers", "_rows", "_values", "known")
+    __slots__ = (
+        "_carried",
+        "_common",
+        "_dialect",
+        "_objects",
+        "_order",
+        "_ranks",
+        "_readers",
+        "_rows",
+        "_values",
+        "known",
+    )
 
     def __init__(
         self,
@@ -137,7 +147,7 @@ class Fields:
         """The fields that have a place in the model; all others travel as they are."""
         self._dialect = dialect
         self._common = frozenset(common)
-        self._rows = [row for row in rows if row.to is not None]
+        self._rows = [(row.name, row.to, row.write) for row in rows if row.to is not None]
         self._values = _getter([row.to for row in rows if row.to is not None])
         # What is given for a whole object comes after its rows.
         self._ranks: dict[str, float] = {}
@@ -145,6 +155,7 @@ class Fields:
             self._ranks[row.name] = rank
             if "." in row.name:
                 self._ranks[row.name.partition(".")[0]] = rank + 0.5
+        self._order = lru_cache(_ORDERS)(self._ordered)
         self._readers = {row.name: (row.read, *_owner(row.to)) for row in outer if row.read is not None}
         said = frozenset(row.to for row in rows if row.to is not None)
         self._carried = said.union(carries, {"model"} if has_model else ())
@@ -204,23 +215,26 @@ class Fields:
             only: The fields that are sent, None for all; what others say is lost.
             carries: Further attributes of this request that are carried elsewhere.
         """
-        out: dict[str, Any] = {}
-        values = self._values(request)
-        for row, value in compress(zip(self._rows, values, strict=True), map(_IS_SAID, values)):
-            if given is None or row.name not in given:
-                out[row.name] = value if row.write is None else row.write(value)
-        if given:
-            if not self._ranks.keys() >= given.keys():
-                raise ValueError(f"{self._dialect}: no row for {', '.join(sorted(given.keys() - self._ranks.keys()))}")
-            out |= given
-        order = sorted(out, key=self._ranks.__getitem__) if given else out
-        out = {name: out[name] for name in order if out[name] is not None and (only is None or name in only)}
+        made = dict(given or ())
+        for (name, _, write), value in zip(self._rows, self._values(request), strict=True):
+            if value is not None and name not in made:
+                made[name] = value if write is None else write(value)
+        order = self._order(tuple(made))
+        if only is not None:
+            order = [name for name in order if name in only]
+        out = {name: value for name in order if (value := made[name]) is not None}
         carried = self._carried
         if only is not None:
-            in_rows = {row.to for row in self._rows if row.name in only}
-            carried = carried.difference(row.to for row in self._rows if row.to not in in_rows)
+            in_rows = {to for name, to, _ in self._rows if name in only}
+            carried = carried.difference(to for _, to, _ in self._rows if to not in in_rows)
         self._lose(request, lost, carried.union(carries) if carries else carried)
         return self._nested(out) if self._objects else out
+
+    def _ordered(self, names: tuple[str, ...]) -> Sequence[str]:
+        """Return the names of fields in their order. Raises `ValueError` for a name without a row."""
+        if unknown := sorted(set(names) - self._ranks.keys()):
+            raise ValueError(f"{self._dialect}: no row for {', '.join(unknown)}")
+        return sorted(names, key=self._ranks.__getitem__)
 
     def _nested(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Return the fields with those of an object in it."""

@@ -78,8 +78,8 @@ class Projection:
     """
 
     __slots__ = (
-        "_card", "_dialect", "_keeps", "_last", "_lost", "_marks_refusals", "_rare", "_separates", "_supports",
-        "has_one_choice", "rules", "watched",
+        "_card", "_dialect", "_keeps", "_last", "_lost", "_marks_refusals", "_separates", "_supports",
+        "has_one_choice", "rare", "rules", "watched",
     )  # fmt: skip
 
     def __init__(
@@ -104,17 +104,14 @@ class Projection:
         self._marks_refusals = marks_refusals
         # By choice, the message of the last text that a client may go on.
         self._last: dict[int, str | None] = {}
-        self._rare: _Rare | None = None
-
-    def separator_of(self, part_id: str) -> int:
-        """Return how many characters at the beginning of an open text separate it from the text before."""
-        return 0 if self._rare is None else self._rare.separators.get(part_id, 0)
+        self.rare: _Rare | None = None
+        """What only some answers need; None until there is any."""
 
     @property
     def _noted(self) -> _Rare:
-        if self._rare is None:
-            self._rare = _Rare()
-        return self._rare
+        if self.rare is None:
+            self.rare = _Rare()
+        return self.rare
 
     def feed(self, event: Event) -> Iterable[Event]:
         """Return what is to be written for an event."""
@@ -208,8 +205,8 @@ class Projection:
     def _part_ended(self, event: ev.PartEnded) -> Sequence[Event]:
         noted = self.watched.pop(event.part_id, None)
         hidden = isinstance(noted, Feature)
-        if self._rare is not None:
-            self._rare.separators.pop(event.part_id, None)
+        if self.rare is not None:
+            self.rare.separators.pop(event.part_id, None)
         is_signed = event.signature is not None or event.redacted is not None
         if is_signed and (hidden or self._supports[Feature.REASONING_SIGNATURE] is Support.DROP):
             self._lost.add(Feature.REASONING_SIGNATURE)
@@ -304,9 +301,9 @@ class Projection:
             return (ev.RunFailed(REFUSED[event.reason], event.ended_at, event.extras),)
         if feature is not None and support is _DROP:
             self._lost.add(feature)
-        if self._rare is None or event.reason is _CANCELED:
+        if self.rare is None or event.reason is _CANCELED:
             return (event,)
-        return (*self._asked(self._rare), event)
+        return (*self._asked(self.rare), event)
 
     def _asked(self, noted: _Rare) -> list[Event]:
         """Return the questions as texts, each a message of its own; one about a call is expressed by that call."""

@@ -24,7 +24,6 @@ from bridge.model import (
     ToolResult,
     ToolResulted,
 )
-from bridge.model.events import of_types
 from bridge.translation.stage import Stage
 from bridge.translation.survey import Survey
 
@@ -81,8 +80,9 @@ class UniqueCallIds(Stage):
         self._names: _Names | None = None
 
     def __call__(self, events: list[Event]) -> list[Event]:
-        for event in of_types(events, _OF_CALLS):
-            if type(event) is not PartStarted or event.kind is _TOOL_CALL:
+        for event in events:
+            kind = type(event)
+            if kind in _OF_CALLS and (kind is not PartStarted or event.kind is _TOOL_CALL):  # type: ignore[union-attr]
                 break
         else:
             return events

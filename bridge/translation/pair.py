@@ -28,6 +28,7 @@ class Pair:
         wraps_signatures: Opaque values of the backend's vendor are wrapped, since the client's is another one.
         seals_signatures: Reasoning is wrapped, or gets a signature.
         call_signatures: Where the client returns the signature of a call, if that has to be moved or noted; else None.
+        has_stages: Answers pass stages by themselves, for one of the reasons above.
         loses_signatures: A signature that the client does not return is lost: the bridge has no copy.
     """
 
@@ -59,6 +60,12 @@ class Pair:
         arrives = place in (CallSignatures.IN_PART, back.call_signatures)
         is_moved = self.loses_signatures or place is CallSignatures.IN_REASONING
         self.call_signatures = place if back.call_signatures.with_calls and not arrives and is_moved else None
+        self.has_stages = (
+            self.shows_awaited_calls
+            or self.withholds_calls
+            or self.seals_signatures
+            or self.call_signatures is not None
+        )
 
 
 @lru_cache(maxsize=1024)

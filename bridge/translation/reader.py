@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from operator import attrgetter, is_
 
 from bridge.errors import BridgeError, ErrorCode, Failure, unexpected_failure
 from bridge.model import Event, RunFailed, RunFinished, RunStarted, UsageReported
 from bridge.model.closing import PIECES, OpenParts
 from bridge.model.events import CONTENT, TERMINAL
 from bridge.translation.decoding import AnswerDecoder
-from bridge.translation.stage import StageFunction, stages_of
+from bridge.translation.stage import Stage
 
 log = logging.getLogger("bridge.run")
-
-_observes = attrgetter("observes")
 
 
 class Reader:
@@ -29,49 +26,48 @@ class Reader:
         failure: Why the run failed, if it did.
         finish_reason: Why the run finished, if it did.
         usage: The tokens that were reported last.
+        has_begun: The run has begun: the head was sent, or the backend has said something.
         has_content: Content was passed on.
         stages: The stages, in order. They are replaced when another backend continues the answer.
         observers: The stages among them that see deltas which go by.
     """
 
     __slots__ = (
-        "_clock", "_head", "_open", "_run_id", "decoder", "ended", "failure", "finish_reason", "has_content",
+        "_clock", "_head", "_open", "decoder", "ended", "failure", "finish_reason", "has_begun", "has_content",
         "observers", "stages", "usage",
     )  # fmt: skip
 
     def __init__(
         self,
-        head: RunStarted,
-        stages: Sequence[StageFunction] = (),
+        head: Callable[[], RunStarted],
+        stages: Sequence[Stage] = (),
         decoder: AnswerDecoder | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """`head` begins a run whose backend says nothing. `clock` returns the Unix time at which the run ended."""
-        self._head: RunStarted | None = head  # None once the run has begun
-        self._run_id = head.run_id
+        """`head` returns the event that begins a run whose backend says nothing; `clock`, the Unix time."""
+        self._head = head
         self._open: OpenParts | None = None  # an answer in one batch leaves nothing open
         self._clock = clock
-        self.pass_through(stages)
+        self.stages: Sequence[Stage] = ()
+        self.observers: Sequence[Stage] = ()
+        if stages:
+            self.pass_through(stages)
         self.decoder = decoder
+        self.has_begun = False
         self.ended = False
         self.failure: Failure | None = None
         self.finish_reason: str | None = None
         self.usage: UsageReported | None = None
         self.has_content = False
 
-    def pass_through(self, stages: Sequence[StageFunction]) -> None:
+    def pass_through(self, stages: Sequence[Stage]) -> None:
         """Let the events pass these stages from now on."""
-        self.stages = stages_of(stages)
-        self.observers = tuple(filter(_observes, self.stages))
-
-    @property
-    def has_begun(self) -> bool:
-        """The run has begun: the head was sent, or the backend has said something."""
-        return self._head is None
+        self.stages = stages
+        self.observers = tuple([stage for stage in stages if stage.observes])
 
     def head(self) -> list[Event]:
         """Begins the run before the backend has said anything, for clients that expect a sign of life."""
-        return self.commit([self._head]) if self._head is not None else []
+        return [] if self.has_begun else self.commit([self._head()])
 
     def receive(self, data: bytes) -> list[Event]:
         """Decodes the next bytes of the answer. Only for a reader with a decoder."""
@@ -95,15 +91,15 @@ class Reader:
                         stage.passed(events)
                 return events
             end = events[-1] if type(events[-1]) in TERMINAL else None
-            given = None if end is None or self._head is None else tuple(events)
+            given = None if end is None or self.has_begun else events[:]
             for stage in self.stages:
                 events = stage(events)
         except Exception as error:
             if isinstance(error, BridgeError):
                 return self.closing(error.failure)
-            what = f"run {self._run_id}: a stage failed"
+            what = f"run {self._head().run_id}: a stage failed"
             return self.closing(unexpected_failure(log, what, error, "handled this run"))
-        if given is not None and len(events) == len(given) and all(map(is_, events, given)):
+        if events == given:
             return events  # an answer in one batch, as the backend ended it
         return events if end is None else self._ended_well(events, end)
 
@@ -114,11 +110,11 @@ class Reader:
         if PIECES.issuperset(map(type, events)):
             return events
         if type(events[0]) is RunStarted:
-            if self._head is None:
+            if self.has_begun:
                 events = events[1:]
                 if not events:
                     return events
-            self._head = None
+            self.has_begun = True
         self.has_content = self.has_content or not CONTENT.isdisjoint(map(type, events))
         if type(events[-1]) in TERMINAL:
             return self._end(events)  # whatever was open is closed
@@ -143,7 +139,10 @@ class Reader:
 
     def closing(self, failure: Failure) -> list[Event]:
         """Returns the events by which `fail` would end the run, without noting them."""
-        return [] if self.ended else (self._open or OpenParts()).fail(failure, self._head)
+        if self.ended:
+            return []
+        head = None if self.has_begun else self._head()
+        return (self._open or OpenParts()).fail(failure, head)
 
     def _ended_well(self, events: list[Event], end: Event) -> list[Event]:
         """The last batch as stages left it, with everything closed and the terminal event, which they may swallow."""

@@ -37,7 +37,7 @@ from bridge.model.parts import LINKED
 from bridge.toolkit.tools import FUNCTION
 from bridge.translation.histories import arranged, joined, with_parts
 from bridge.translation.schemas import SchemaWriter, is_taken
-from bridge.translation.survey import SYSTEM, Survey, surveyed
+from bridge.translation.survey import PLAIN, SYSTEM, Survey, surveyed
 
 _compiled = cache(re.compile)
 log = logging.getLogger("bridge.run")
@@ -53,8 +53,12 @@ def required(request: Request, demands: Demands, lost: Losses, survey: Survey | 
     """
     if demands is NOTHING:
         return request
+    if survey is None:
+        survey = surveyed(request.messages)
+    if survey is PLAIN and not (request.tools or demands.needs_user) and demands.own in (request.extras or ()):
+        return request
     changes = _Changes(request, demands, lost)
-    changes.messages(surveyed(request.messages) if survey is None else survey)
+    changes.messages(survey)
     if request.tools:
         changes.tools(request.tools)
     if not changes.is_own:
@@ -89,7 +93,7 @@ class _Changes:
 
     def messages(self, survey: Survey) -> None:
         demands, kinds = self._demands, survey.kinds
-        if survey.has_later_system or survey.systems > 1:
+        if survey.has_later_system or survey.has_several_systems:
             is_one = demands.system is SystemPlace.ONE
             is_first = survey.has_later_system and demands.system is SystemPlace.FIRST and not self.is_own
             if is_one or is_first:

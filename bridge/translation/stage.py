@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from bridge.model import Event
@@ -45,6 +45,6 @@ class _Function(Stage):
         return self._function(events)
 
 
-def stages_of(functions: Iterable[StageFunction]) -> tuple[Stage, ...]:
-    """Return stages and functions as stages."""
-    return tuple([stage if isinstance(stage, Stage) else _Function(stage) for stage in functions])
+def as_stage(function: StageFunction) -> Stage:
+    """Return a function as a stage, and a stage as it is."""
+    return function if isinstance(function, Stage) else _Function(function)

@@ -24,8 +24,8 @@ class Survey:
     """The names in `extras` of parts and of those in results: dialects, `CACHE`, `SIGNATURE`."""
     names: set[str] = field(default_factory=set)
     """The names of tools in calls and results."""
-    systems: int = 0
-    """System messages."""
+    has_several_systems: bool = False
+    """There are several system messages."""
     has_later_system: bool = False
     """A system message stands behind another message."""
     has_names: bool = False
@@ -34,26 +34,33 @@ class Survey:
     """A message has several parts, or a result."""
 
 
+PLAIN = Survey(_TEXT)
+"""The survey of messages that are one text each, without extras and names, and with one system message at most, which
+is the first: no rule about parts has anything to do. It is one object for all requests, and is not changed.
+"""
+
+
 def surveyed(messages: list[Message]) -> Survey:
     """Look at each part once."""
-    survey = Survey()
-    is_begun = False
+    survey: Survey | None = None
+    systems = others = 0
     for message in messages:
-        if message.role in SYSTEM:
-            survey.systems += 1
-            survey.has_later_system = survey.has_later_system or is_begun
-        else:
-            is_begun = True
-        if message.name:
-            survey.has_names = True
         parts = message.parts
-        if len(parts) != 1 or type(parts[0]) is not Text or parts[0].extras:
+        if message.role not in SYSTEM:
+            others += 1
+        else:
+            systems += 1
+            if systems > 1 or others:
+                survey = survey or Survey(_TEXT)
+                survey.has_several_systems = systems > 1
+                survey.has_later_system = survey.has_later_system or others > 0
+        if message.name or len(parts) != 1 or type(parts[0]) is not Text or parts[0].extras:
+            survey = survey or Survey(_TEXT)
+            survey.has_names = survey.has_names or bool(message.name)
             survey.is_mixed = survey.is_mixed or len(parts) > 1
             for part in parts:
                 _look(part, survey)
-    if messages:
-        survey.kinds = survey.kinds | _TEXT if survey.kinds else _TEXT
-    return survey
+    return PLAIN if survey is None else survey
 
 
 def _look(part: Part, survey: Survey) -> None:

@@ -36,7 +36,7 @@ def copy(events: list[Event]) -> list[Event]:
 
 
 def test_the_facts_of_a_run() -> None:
-    reader = Reader(HEAD, clock=lambda: 7.0)
+    reader = Reader(lambda: HEAD, clock=lambda: 7.0)
     assert (reader.ended, reader.has_content) == (False, False)
     assert reader.head() == [HEAD]
     assert reader.take(copy(OPEN)) == OPEN[1:], "the head is out"
@@ -55,7 +55,7 @@ def test_the_facts_of_a_run() -> None:
 
 @pytest.mark.parametrize("cut", range(len(OPEN) + 1))
 def test_an_answer_that_stops_anywhere_ends_well(cut: int) -> None:
-    reader = Reader(HEAD)
+    reader = Reader(lambda: HEAD)
     events = reader.take(copy(OPEN[:cut])) + reader.close()
     verify(events)
     assert isinstance(events[-1], RunFailed)
@@ -72,7 +72,7 @@ def test_stages_that_pass_deltas_are_not_called_with_them() -> None:
             return events
 
     resting = Resting()
-    reader = Reader(HEAD, [resting])
+    reader = Reader(lambda: HEAD, [resting])
     reader.take(copy(OPEN))
     reader.take([TextDelta("p", "more")])
     assert resting.asked == 1
@@ -89,7 +89,7 @@ class BrokenWriter(Writer):
 
 def test_an_encoder_that_breaks_ends_the_stream_with_a_failure() -> None:
     dialect = registry.get("ag-ui")
-    translation = Translation(Reader(HEAD), BrokenWriter(dialect, Context("r")))
+    translation = Translation(Reader(lambda: HEAD), BrokenWriter(dialect, Context("r")))
     out = translation.write(translation.reader.take(copy(OPEN)))
     out += translation.write(translation.reader.take([TextDelta("p", "bad")]))
     out += translation.write(translation.reader.take(copy(CLOSED)))
@@ -127,7 +127,7 @@ def test_encoders_are_made_once() -> None:
             made.append(super().encoder(context))
             return made[-1]
 
-    translation = Translation(Reader(HEAD), Writer(Counting(), Context("r")))
+    translation = Translation(Reader(lambda: HEAD), Writer(Counting(), Context("r")))
     translation.write(translation.reader.take(copy(OPEN)))
     translation.heartbeat()
     translation.close()

@@ -13,6 +13,7 @@ from bridge.model import Event, FinishReason, MessageStatus, PartKind
 from bridge.model import events as ev
 from bridge.run.attempt import _ShowThread
 from bridge.translation import Reader, Stage
+from bridge.translation.stage import as_stage
 
 OPEN = [
     ev.MessageStarted("m1"),
@@ -32,7 +33,7 @@ class WithoutEnds(Stage):
 
 
 def read(end: Event, *, swallow_run: bool) -> list[Event]:
-    reader = Reader(ev.RunStarted("run1"), [WithoutEnds(run=swallow_run)], clock=lambda: 7.0)
+    reader = Reader(lambda: ev.RunStarted("run1"), [WithoutEnds(run=swallow_run)], clock=lambda: 7.0)
     events = [ev.RunStarted("run1"), *OPEN, ev.PartEnded("p1"), ev.MessageEnded("m1"), end]
     before = deepcopy(events)
     out = reader.take(events)
@@ -67,7 +68,7 @@ def test_a_stage_that_changes_the_list_itself_leaves_nothing_open(taken: int) ->
         events[taken - 1] = ev.Heartbeat()
         return events
 
-    reader = Reader(ev.RunStarted("run1"), [spoil])
+    reader = Reader(lambda: ev.RunStarted("run1"), [as_stage(spoil)])
     out = reader.take([ev.RunStarted("run1"), *OPEN, ev.PartEnded("p1"), ev.MessageEnded("m1"), ev.RunFinished()])
     kinds = [type(event) for event in out]
     assert (kinds.count(ev.PartEnded), kinds.count(ev.MessageEnded), kinds[-1]) == (1, 1, ev.RunFinished)
@@ -75,7 +76,7 @@ def test_a_stage_that_changes_the_list_itself_leaves_nothing_open(taken: int) ->
 
 def test_an_answer_in_one_batch_that_stages_leave_alone_is_passed_on_as_it_is() -> None:
     events = [ev.RunStarted("run1"), *OPEN, ev.PartEnded("p1"), ev.MessageEnded("m1"), ev.RunFinished()]
-    assert Reader(ev.RunStarted("run1"), [lambda batch: batch]).take(events) is events
+    assert Reader(lambda: ev.RunStarted("run1"), [as_stage(lambda batch: batch)]).take(events) is events
 
 
 def test_the_clients_thread_is_named_in_a_copy() -> None:

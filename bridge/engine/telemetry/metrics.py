@@ -28,7 +28,7 @@ from bridge.engine.telemetry.shared import NoSeries, count_in_files, count_in_me
 from bridge.errors import ErrorCode
 from bridge.model import UsageReported
 from bridge.run.run import Run
-from bridge.run.stream_stats import StreamStats
+from bridge.run.timeouts import Clock
 
 log = logging.getLogger("bridge.metrics")
 
@@ -248,11 +248,11 @@ class BridgeMetrics:
         """A stream was opened (1) or closed (-1)."""
         _of(self.streams_open, route, front).inc(more)
 
-    def stream_stats(self, route: str, front: str, back: str, stats: StreamStats) -> None:
+    def reads(self, route: str, front: str, back: str, clock: Clock) -> None:
         """A backend's stream was read to a client."""
-        if stats.reads:
-            _times(self.read_interval_seconds, route, front, back).observe(stats.waited / stats.reads)
-            _times(self.longest_silence_seconds, route, front, back).observe(stats.longest)
+        if clock.reads:
+            _times(self.read_interval_seconds, route, front, back).observe(clock.waited / clock.reads)
+            _times(self.longest_silence_seconds, route, front, back).observe(clock.longest)
 
     def refusal(self, reason: str) -> None:
         """A request or call was refused; `reason` is one of a closed list."""

@@ -17,12 +17,20 @@ AT_ONCE_SECONDS = 1.0
 """Seconds after the last byte of a request in which a kept connection that closes counts as closed before that."""
 
 
+def closed_at_once(sent: float | None) -> bool:
+    """Return whether a kept connection that closes now may have been closed before its request came.
+
+    The rule of both HTTP clients: a backend may close a connection that is kept in the moment in which it is used.
+    Later than `AT_ONCE_SECONDS` after the last byte of a request, which was `sent` at this time, in monotonic seconds,
+    it may have worked on it. None: not all of it was sent.
+    """
+    return sent is None or time.monotonic() - sent <= AT_ONCE_SECONDS
+
+
 class Sending:
     """One request on its way to a backend, which is sent at most twice.
 
-    The rule of both HTTP clients: a backend may close a connection that is kept in the moment in which it is used. Such
-    a request is sent again, once, on a new connection, if nothing was answered and the kept one closed within
-    `AT_ONCE_SECONDS` of the last byte sent. Later the backend may have worked on it.
+    It is sent again, once, on a new connection, if nothing was answered and `closed_at_once` says so of the kept one.
 
     Attributes:
         repeated: The request is sent for the second time, which takes a new connection.
@@ -39,9 +47,7 @@ class Sending:
 
     def repeats(self) -> bool:
         """Return whether the request is to be sent again, now that its connection closed without an answer."""
-        if self.repeated or not self.reused:
-            return False
-        if self.sent is not None and time.monotonic() - self.sent > AT_ONCE_SECONDS:
+        if self.repeated or not self.reused or not closed_at_once(self.sent):
             return False
         self.repeated, self.reused, self.sent = True, False, None
         return True

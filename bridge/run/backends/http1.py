@@ -22,7 +22,7 @@ from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from bridge.errors import shortened
-from bridge.run.backends.connector import Sending
+from bridge.run.backends.connector import closed_at_once
 from bridge.run.backends.http_answer import AT_ONCE, DRAIN_SECONDS, InvalidAnswer, InvalidCompression, LongHead
 from bridge.run.backends.lookups import CONFIGURED
 from bridge.run.backends.probes import probe
@@ -63,16 +63,15 @@ class Http1Client:
         """
         head = _head(method, url, headers, len(body))
         key = _origin(url)
-        sending = Sending()
-        while True:
-            kept = None if sending.repeated else self._kept(key)
-            connection = kept or await self._connect(key)
-            sending.reused = kept is not None
+        kept = self._kept(key)
+        if kept is not None:
             try:
-                return await connection.send(Http1Answer(self, key, connection), head, body, sending)
+                return await kept.send(Http1Answer(self, key, kept), head, body)
             except ConnectionError as error:
-                if connection.got_data or isinstance(error, InvalidAnswer) or not sending.repeats():
+                if kept.got_data or isinstance(error, InvalidAnswer) or not closed_at_once(kept.sent):
                     raise
+        connection = await self._connect(key)
+        return await connection.send(Http1Answer(self, key, connection), head, body)
 
     def _kept(self, key: tuple[str, int, bool]) -> Http1Connection | None:
         idle = self._idle.get(key, [])
@@ -292,13 +291,14 @@ class Http1Connection(asyncio.Protocol):
     Attributes:
         reusable: The last answer ended, and left the connection as the next request needs it.
         got_data: Something has arrived since the last request was sent.
+        sent: When the last byte of the last request was sent, in monotonic seconds; None before that.
         paused: The backend is made to wait.
         idle_since: When the connection was given back, in monotonic seconds.
     """
 
     __slots__ = (
-        "_answer", "_beside_body", "_ends_with_connection", "_full", "_headers", "_parser", "_pieces", "_sending",
-        "_sent_all", "_transport", "got_data", "idle_since", "paused", "reusable",
+        "_answer", "_beside_body", "_ends_with_connection", "_full", "_headers", "_parser", "_pieces", "_sent_all",
+        "_transport", "got_data", "idle_since", "paused", "reusable", "sent",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -312,7 +312,7 @@ class Http1Connection(asyncio.Protocol):
         self._ends_with_connection = False
         self._beside_body = 0
         self._pieces: list[bytes] | None = None  # of the body, of what is being parsed
-        self._sending: Sending | None = None  # until its last byte is sent
+        self.sent: float | None = None
         self.paused = False
         self._sent_all = True
         self._full: asyncio.Future[None] | None = None
@@ -322,24 +322,21 @@ class Http1Connection(asyncio.Protocol):
         """Return whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def send(self, answer: Http1Answer, head: bytes, body: bytes, sending: Sending) -> Http1Answer:
-        """Send a request, and return its answer once the head is there. Notes in `sending` when all of it is sent."""
+    async def send(self, answer: Http1Answer, head: bytes, body: bytes) -> Http1Answer:
+        """Send a request, and return its answer once the head is there."""
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("The connection was closed.")
         self._answer = answer
         self.reusable = self.got_data = False
-        self._beside_body = 0
+        self._beside_body, self.sent = 0, None
         try:
             if len(body) <= PIECE:
                 transport.write(head + body)
             else:
                 await self._write(answer, head, memoryview(body))
-            if self._sent_all:
-                if transport.get_write_buffer_size():
-                    self._sending = sending
-                else:
-                    sending.sent = time.monotonic()
+            if self._sent_all and not transport.get_write_buffer_size():
+                self.sent = time.monotonic()
             if answer.head is not None:
                 await answer.head
                 answer.head = None
@@ -388,18 +385,14 @@ class Http1Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=0)  # `resume_writing` means that all is sent
 
-    def _note_sent(self) -> None:
-        sending, self._sending = self._sending, None
-        if sending is not None:
-            sending.sent = time.monotonic()
-
     def pause_writing(self) -> None:
         """The backend does not keep up with a request."""
         self._full = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
         """The backend has taken all that was written."""
-        self._note_sent()
+        if self._sent_all and self.sent is None:
+            self.sent = time.monotonic()
         full, self._full = self._full, None
         if full is not None and not full.done():
             full.set_result(None)
@@ -438,7 +431,7 @@ class Http1Connection(asyncio.Protocol):
             self.close()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._transport = self._sending = None
+        self._transport = None
         del self._parser  # which refers to this connection
         self.resume_writing()
         answer, self._answer = self._answer, None

@@ -117,7 +117,6 @@ async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
         await _end(exchange.http, response, translation.write(run.cut(report.failure)))
     finally:
         keepalive.stop()
-        report.stats = run.stats
     return response
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from bridge.errors import Failure
 from bridge.model import UsageReported
 from bridge.run.run import Run
-from bridge.run.stream_stats import StreamStats
 from bridge.toolkit.redact import explained
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ class AccessRecord:
     continued_at: Sequence[int] = ()
     trace_id: str = ""
     streaming: bool = False
-    stats: StreamStats | None = None
     failure: Failure | None = None
     about: Mapping[str, object] = MappingProxyType({})
 
@@ -78,6 +76,8 @@ class AccessRecord:
         self.ended(reader.finish_reason, reader.failure)
         if self.metrics is not None:
             self.metrics.run(self.route, self.front, run, self.user)
+            if self.streaming:
+                self.metrics.reads(self.route, self.front, self.back, run.clock)
         if self._spent is not None:
             self._spent(self.user if caller is None else caller, run.used)
 
@@ -92,8 +92,6 @@ class AccessRecord:
         if self.metrics is not None:
             if self.streaming:
                 self.metrics.stream(self.route, self.front, -1)
-            if self.stats is not None:
-                self.metrics.stream_stats(self.route, self.front, self.back, self.stats)
             self.metrics.request(self.route, self.front, self.back, self.http, self.status, now - self.began)
         level = logging.INFO if self.failure is None else logging.WARNING
         if not access.isEnabledFor(level):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from bridge.contract import Context, registry
 from bridge.errors import ConfigError
 from bridge.model import Raw, RunFailed, RunStarted
@@ -35,7 +37,7 @@ def _content(name: str, data: bytes) -> int:
         context = Context("guess", options=dialect.back_options())
     except ConfigError:
         return 0  # the package of a dialect may be broken
-    reader = Reader(RunStarted("guess"), decoder=AnswerDecoder(dialect, context))
+    reader = Reader(partial(RunStarted, "guess"), decoder=AnswerDecoder(dialect, context))
     events = reader.receive(data) + reader.close()
     known = sum(type(event) in CONTENT for event in events)
     unknown = sum(isinstance(event, Raw) for event in events)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable
+from functools import partial
 from typing import Literal
 
 from bridge.contract import Context, Dialect, Options
@@ -60,7 +61,7 @@ def decode(
     """
     dialect, data = resolve(source), as_bytes(data)
     context = _context(run_id, created_at, dialect.back_options())
-    head = RunStarted(context.run_id, created_at=context.created_at)
+    head = partial(RunStarted, context.run_id, created_at=context.created_at)
     reader = Reader(head, decoder=AnswerDecoder(dialect, context))
     return reader.receive(data) + reader.close()
 

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -20,7 +21,7 @@ from bridge.translation.library.guess import LOOKED_AT, guessed
 from bridge.translation.policies.stages import StageContext, StageFactory, prepare
 from bridge.translation.reader import Reader
 from bridge.translation.requirements import required
-from bridge.translation.stage import StageFunction
+from bridge.translation.stage import Stage
 from bridge.translation.translation import Translation
 from bridge.translation.writer import Writer
 
@@ -278,7 +279,7 @@ class Translator:
 
     def _reader(self, sides: _Sides, decoder: AnswerDecoder) -> Reader:
         front = sides.front
-        head = RunStarted(front.run_id, front.thread_id, front.model, front.created_at)
+        head = partial(RunStarted, front.run_id, front.thread_id, front.model, front.created_at)
         return Reader(head, sides.stages, decoder)
 
     def _running(self) -> Translation:
@@ -295,7 +296,7 @@ class _Sides:
 
     back: Context
     front: Context
-    stages: list[StageFunction]
+    stages: list[Stage]
 
 
 def failure_of(reason: BaseException | Failure, *, begun: bool) -> Failure:

@@ -53,8 +53,8 @@ from bridge.translation.pair import Pair, pair_of
 from bridge.translation.policies.forbidden_fields import without_redirects
 from bridge.translation.policies.names import tool_names
 from bridge.translation.policies.signatures import CarrySignatures, SealSignatures, for_backend
-from bridge.translation.stage import Stage, StageFunction
-from bridge.translation.survey import Survey, surveyed
+from bridge.translation.stage import Stage, StageFunction, as_stage
+from bridge.translation.survey import PLAIN, Survey, surveyed
 
 
 @dataclass(slots=True)
@@ -322,8 +322,8 @@ class Prepared:
 
     request: Request
     survey: Survey
-    first: list[StageFunction]
-    stages: list[StageFunction]
+    first: list[Stage]
+    stages: list[Stage]
 
 
 def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepared:
@@ -335,16 +335,20 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
     """
     front, back, lost = context.front, context.back, context.lost
     pair = pair_of(front, back)
-    request = without_redirects(context.request, lost)
+    request = context.request
+    if request.extras:
+        request = without_redirects(request, lost)
     if request.context and pair.context_as_message:
         request = _context_as_system(request)
     survey = surveyed(request.messages)
-    context.request = request = for_backend(request, survey, front, back, lost)
+    if survey is not PLAIN:
+        request = for_backend(request, survey, front, back, lost)
+    context.request = request
     if not back.caches_marks and (CACHE in survey.extras or marks_in_tools(request)):
         lost.add(Feature.EXTRAS, "prompt cache markers")
     if request.logprobs is not None and not back.logprobs:
         lost.add(Feature.SAMPLING, "log probabilities")
-    stages = _stages(factories, context, pair)
+    stages = _stages(factories, context, pair) if factories or pair.has_stages else []
     if factories:  # they may have added messages
         survey = surveyed(context.request.messages)
     request, names = context.request, None
@@ -352,17 +356,17 @@ def prepare(factories: Sequence[StageFactory], context: StageContext) -> Prepare
         names = tool_names(request, survey, pair.legal_name)
     if names is not None:
         request = names.request
-    first: list[StageFunction] = [*of_calls(request, back, lost)]
+    first = of_calls(request, back, lost)
     if names is not None:
-        first.append(names.restore)
+        first.append(as_stage(names.restore))
     if pair.only_new_messages:
         request = with_ids_of(request, survey)
     return Prepared(request, survey, first, stages)
 
 
-def _stages(factories: Sequence[StageFactory], context: StageContext, pair: Pair) -> list[StageFunction]:
+def _stages(factories: Sequence[StageFactory], context: StageContext, pair: Pair) -> list[Stage]:
     front, back, lost = context.front, context.back, context.lost
-    stages: list[StageFunction] = [ShowAwaitedCalls()] if pair.shows_awaited_calls else []
+    stages: list[Stage] = [ShowAwaitedCalls()] if pair.shows_awaited_calls else []
     if pair.withholds_calls and (withhold := withhold_server_tools(context)) is not None:
         stages.append(withhold)
     if pair.seals_signatures:
@@ -371,7 +375,7 @@ def _stages(factories: Sequence[StageFactory], context: StageContext, pair: Pair
         stages.append(CarrySignatures(pair.call_signatures, pair.loses_signatures, lost))
     for factory in factories:
         if (stage := factory(context)) is not None:
-            stages.append(stage)
+            stages.append(as_stage(stage))
     return stages
 
 
