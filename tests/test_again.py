@@ -26,10 +26,16 @@ def test_right():
 """
 
 
+@pytest.fixture(autouse=True)
+def _no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To load them takes longer than all of these tests."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A folder whose three tests failed a moment ago and would pass now."""
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_some.py").write_text(FAILS_ONCE)
     done = subprocess.run([sys.executable, "-m", "pytest"], cwd=tmp_path, capture_output=True, check=False)
     assert done.returncode == 1

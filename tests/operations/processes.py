@@ -86,11 +86,14 @@ def started(
     shell: str = "",
     port: int | None = None,
     forked: bool = False,
+    stdout: str | int = "out",
+    stderr: str | int = "err",
     **variables: str,
 ) -> Iterator[Process]:
     """Start `dialect-bridge serve` in the folder. `shell` is what a shell does with its streams, such as `0<&-`.
 
-    `forked`: where the test is not about the start of an interpreter.
+    `forked`: where the test is not about the start of an interpreter. `stdout`, `stderr`: files for what it writes, or
+    descriptors, which are closed here.
     """
     port = port or free_port()
     file = folder / "config.yaml"
@@ -98,7 +101,8 @@ def started(
     words = [*command, "serve", str(file), "--port", str(port), *options]
     variables = {k: v for k, v in environment(TMPDIR=str(folder), **variables).items() if k != "PYTHONPATH" or v}
     process: subprocess.Popen[bytes] | ForkedProcess
-    with open(os.devnull, "rb") as null, open(folder / "out", "wb") as out, open(folder / "err", "wb") as err:
+    outputs = (each if isinstance(each, int) else folder / each for each in (stdout, stderr))
+    with open(os.devnull, "rb") as null, open(next(outputs), "wb") as out, open(next(outputs), "wb") as err:
         if forked:
             process = ForkedProcess(words, cwd=folder, env=variables, stdin=null, stdout=out, stderr=err)
         else:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.helpers import COMMAND
 from tests.operations.processes import SECONDS, demo_config, started, until
 
 pytestmark = pytest.mark.slow
@@ -29,17 +28,22 @@ def test_closed_standard_descriptors(tmp_path: Path, closed: str) -> None:
         assert it.stopped() == 0
 
 
-@pytest.mark.parametrize(("workers", "output"), [(1, "> /dev/full"), (2, "2> /dev/full"), (2, "> /dev/full 2>&1")])
-def test_output_to_a_full_disk(tmp_path: Path, workers: int, output: str) -> None:
-    with started(tmp_path, demo_config(workers=workers), shell=output) as it:
+FULL = "/dev/full"
+
+
+@pytest.mark.parametrize(
+    ("workers", "outputs"), [(1, {"stdout": FULL}), (2, {"stderr": FULL}), (2, {"stdout": FULL, "stderr": FULL})]
+)
+def test_output_to_a_full_disk(tmp_path: Path, workers: int, outputs: dict[str, str]) -> None:
+    with started(tmp_path, demo_config(workers=workers), forked=True, **outputs) as it:
         it.until_served()
         assert it.stopped() == 0
 
 
 def test_output_that_nobody_reads(tmp_path: Path) -> None:
-    pipe = "r, w = os.pipe(); os.close(r); os.dup2(w, 1); os.dup2(w, 2)"
-    pipe = f"import os, sys; {pipe}; os.execv(sys.argv[1], sys.argv[1:])"
-    with started(tmp_path, demo_config(), command=(sys.executable, "-c", pipe, COMMAND)) as it:
+    read, write = os.pipe()
+    os.close(read)
+    with started(tmp_path, demo_config(), forked=True, stdout=write, stderr=os.dup(write)) as it:
         it.until_served()
         assert it.stopped() == 0
 
@@ -47,7 +51,7 @@ def test_output_that_nobody_reads(tmp_path: Path) -> None:
 @WORKERS
 def test_signals_that_do_not_stop_a_server(tmp_path: Path, workers: int) -> None:
     names = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
-    with started(tmp_path, demo_config(workers=workers)) as it:
+    with started(tmp_path, demo_config(workers=workers), forked=workers > 1) as it:
         # As soon as it handles any: before that, it is Python that starts.
         until(lambda: _handles(it.process.pid, signal.SIGTERM) or it.process.poll() is not None)
         for name in names:
@@ -69,7 +73,7 @@ def test_a_server_that_starts_can_be_stopped(tmp_path: Path) -> None:
     (tmp_path / "slow_stage.py").write_text("import time\ntime.sleep(60)\n")
     config = demo_config()
     config["routes"][0]["stages"] = ["slow_stage:make"]
-    with started(tmp_path, config) as it:
+    with started(tmp_path, config, forked=True) as it:
         until(lambda: _handles(it.process.pid, signal.SIGTERM))
         assert it.stopped() == 0
 
@@ -104,14 +108,19 @@ def test_a_stop_during_a_reload(tmp_path: Path, workers: int) -> None:
 
 
 @WORKERS
-def test_files_of_the_working_directory_are_not_imported(tmp_path: Path, workers: int) -> None:
+def test_modules_of_the_working_directory_are_imported_for_the_configuration_only(tmp_path: Path, workers: int) -> None:
     for name in ("yaml.py", "platform.py", "uvloop.py", "bridge/__init__.py"):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"open({str(tmp_path / 'executed')!r}, 'a').write({name!r})\n")
-    with started(tmp_path, demo_config(workers=workers)) as it:
+    (tmp_path / "my_stage.py").write_text("from my_words import make\n")
+    (tmp_path / "my_words.py").write_text("open('named', 'w')\ndef make(context): return None\n")
+    config = demo_config(workers=workers)
+    config["routes"][0]["stages"] = ["my_stage:make"]
+    with started(tmp_path, config) as it:
         it.until_served()
     assert not (tmp_path / "executed").exists(), (tmp_path / "executed").read_text()
+    assert (tmp_path / "named").exists()
 
 
 @pytest.mark.parametrize("module", ["bridge", "bridge.cli"])
@@ -120,16 +129,6 @@ def test_files_of_the_working_directory_are_not_imported_by_a_module_run(tmp_pat
     with started(tmp_path, demo_config(), command=(sys.executable, "-m", module)) as it:
         it.until_served()
     assert not (tmp_path / "executed").exists()
-
-
-@WORKERS
-def test_modules_that_the_configuration_names_are_found(tmp_path: Path, workers: int) -> None:
-    (tmp_path / "my_stage.py").write_text("from my_words import make\n")
-    (tmp_path / "my_words.py").write_text("def make(context): return None\n")
-    config = demo_config(workers=workers)
-    config["routes"][0]["stages"] = ["my_stage:make"]
-    with started(tmp_path, config) as it:
-        it.until_served()
 
 
 @pytest.mark.parametrize(("host", "answers"), [("::", 2), ("localhost", 2), ("0.0.0.0", 1), ("::1", 1)])
