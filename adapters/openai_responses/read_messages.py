@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bridge.dialects.openai.api import audio_type, bytes_or_url
-from bridge.dialects.openai_responses import compaction
+from bridge.dialects.openai_responses import compaction, wire
 from bridge.dialects.openai_responses.client_tools import read_call, read_output
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
-from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, is_reference, noted, own
 from bridge.model import (
     Data,
     Extras,
@@ -90,7 +90,7 @@ class ItemReader:
     def _placed(self, node: Node) -> Message:
         message = self._item(node)
         places = (node.path, node.at("output")) if message.role == "tool" else (node.path,)
-        if message.places or node.value.get("type") == "item_reference":
+        if message.places or is_reference(node.value):
             return replace(message, places=places)  # a stored message may be referred to again
         message.places = places
         return message
@@ -104,7 +104,9 @@ class ItemReader:
 
     def _item(self, node: Node) -> Message:
         kind = node.string("type")
-        if kind is None and node.get("role") is None:
+        if is_reference(node.value):
+            kind = wire.REFERENCE
+        elif kind is None and node.get("role") is None:
             wrong(node.at("type"), "a type, or a role", None, missing=True)
         match kind:
             case None | "message":
@@ -117,7 +119,7 @@ class ItemReader:
                 return self._result(node)
             case "reasoning":
                 return _reasoning(node)
-            case "item_reference" if self._refer is not None:
+            case wire.REFERENCE if self._refer is not None:
                 message = self._refer(node)
                 self._note(message)
                 return message
