@@ -24,6 +24,8 @@ Wire = dict[str, Any]
 
 ADDITIONAL_TOOLS = "additional_tools"
 """The type of an item that declares tools, and where a request's extras keep such items."""
+CONFIGURES = "configuration_update"
+"""The type of an item that changes settings from there on, and where a request's extras keep those of its body."""
 INPUT = "input"
 _BETWEEN = "__"
 _RUN_BY_CLIENTS = frozenset({FUNCTION, "custom", "namespace"})

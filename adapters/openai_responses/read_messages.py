@@ -12,7 +12,7 @@ from dataclasses import replace
 from bridge.dialects.openai.api import audio_type, bytes_or_url
 from bridge.dialects.openai_responses import compaction, wire
 from bridge.dialects.openai_responses.client_tools import read_call, read_output
-from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, arguments_of, flat
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, CONFIGURES, arguments_of, flat
 from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, is_reference, noted, own
 from bridge.model import (
     Data,
@@ -49,8 +49,8 @@ class ItemReader:
     """Reads the input of one request in order; it remembers calls, since results name them only by id.
 
     `before` are the messages that the request goes on from. `refer` gives the messages that an item points at; None =
-    such items are left to the backend. `declaring` are the items that declare tools and say nothing, each with the
-    count of the items after it; `found` are the results of searches for tools.
+    such items are left to the backend. `declaring` are the items that declare tools or settings and say nothing, each
+    with the count of the items after it; `found` are the results of searches for tools.
     """
 
     def __init__(self, before: Sequence[Message] = (), refer: Refer | None = None) -> None:
@@ -180,7 +180,7 @@ class ItemReader:
 
 
 def _declares(node: Node) -> bool:
-    return node.value.get("type") == ADDITIONAL_TOOLS
+    return node.value.get("type") in (ADDITIONAL_TOOLS, CONFIGURES)
 
 
 def id_of(message: Message) -> str | None:
