@@ -70,7 +70,9 @@ def held(tool: Tool) -> Tool:
 
 
 def without_hosted(item: Wire) -> Wire:
-    """An item that declares tools, without those that the provider runs."""
+    """An item that declares tools, without those that the provider runs; any other as it is."""
+    if "tools" not in item:
+        return item
     tools = dicts_of(item.get("tools"))
     return {**item, "tools": [t for t in tools if t.get("type") in _RUN_BY_CLIENTS or is_run_by_client(t)]}
 

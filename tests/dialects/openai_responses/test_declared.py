@@ -101,8 +101,9 @@ def test_settings_that_items_change_are_those_of_backends_of_other_dialects(said
 @pytest.mark.parametrize("said", [{}, {"reasoning": {"effort": "none"}, "text": {"verbosity": "low"}}])
 def test_a_backend_of_this_dialect_gets_changes_of_settings_as_they_came(said: dict[str, Any]) -> None:
     body = asked([USER, *UPDATES], **said)
-    got = sent(request(body))
-    assert got["input"] == body["input"]
+    for options in (front(), front({"hosted_tools": "drop"})):
+        got = sent(request(body, options))
+        assert got["input"] == body["input"]
     assert {name: got[name] for name in ("reasoning", "text") if name in got} == said
 
 
