@@ -26,7 +26,9 @@ from bridge.toolkit.tools import check_choice
 # Fields with a place in our model; all others travel in `Request.extras`. The body's `model` is the address's.
 _KNOWN = frozenset({"contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "model"})
 _LOGPROBS = frozenset({"responseLogprobs", "logprobs"})
-_IN_MODEL = frozenset({"responseMimeType", "responseSchema", "responseJsonSchema", "thinkingConfig"})
+_JSON_SCHEMAS = ("responseJsonSchema", "_responseJsonSchema")
+_FORMAT = "responseFormat"
+_IN_MODEL = frozenset({"responseMimeType", "responseSchema", *_JSON_SCHEMAS, _FORMAT, "thinkingConfig"})
 _ADDRESS = re.compile(r"/?(?:v\d\w*/)?(?P<model>.+):(?P<method>[A-Za-z]+)")
 _JSON = "application/json"
 _LEVELS = ("MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH")
@@ -100,23 +102,39 @@ def _rest_of_config(config: Spelled, rest: dict[str, Any], notes: dict[str, Any]
     own_words = _IN_MODEL if _has_format(config) else {"thinkingConfig"}
     if said := {name: value for name, value in rest.items() if name in own_words}:
         notes["generationConfig"] = said
-    return {name: value for name, value in rest.items() if name not in said}
+    media = any(given(each.rest({"text"})) for each in config.objects(_FORMAT))
+    return {name: value for name, value in rest.items() if name not in said or (media and name == _FORMAT)}
+
+
+def _text_format(config: Spelled) -> Spelled | None:
+    """Return what `responseFormat` says of text; it says the same of images, audio and video."""
+    texts = (each.object("text") for each in config.objects(_FORMAT))
+    return next((text for text in texts if text is not None), None)
+
+
+def _media_type(config: Spelled) -> str:
+    """Return the media type of the answer's text, empty if none is given. It may be the word of an enum instead."""
+    text = _text_format(config)
+    said = config.string("responseMimeType") if text is None else text.string("mimeType")
+    return (said or "").lower().replace("_", "/", 1)
 
 
 def _has_format(config: Spelled) -> bool:
     """Return whether the shape of the answer is one that our model has; an enum as plain text is not."""
-    return config.string("responseMimeType") in (None, "", "text/plain", _JSON)
+    return _media_type(config) in ("", "text/plain", _JSON)
 
 
 def _response_format(config: Spelled) -> ResponseFormat | None:
-    google, plain = config.object("responseSchema"), config.object("responseJsonSchema")
+    google, text = config.object("responseSchema"), _text_format(config)
+    named = [(config, name) for name in _JSON_SCHEMAS] if text is None else [(text, "schema")]
+    plain = next((node.value[name] for node, name in named if node.object(name) is not None), None)
     if not _has_format(config):
         return None
-    if google is not None:
+    if google is not None and text is None:
         return ResponseFormat("json_schema", schema=json_schema(config.value["responseSchema"]))
     if plain is not None:
-        return ResponseFormat("json_schema", schema=config.value["responseJsonSchema"])
-    return ResponseFormat("json") if config.get("responseMimeType") == _JSON else None
+        return ResponseFormat("json_schema", schema=plain)
+    return ResponseFormat("json") if _media_type(config) == _JSON else None
 
 
 def _effort(config: Spelled) -> str | None:

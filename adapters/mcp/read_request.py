@@ -11,7 +11,7 @@ from bridge.dialects.mcp.errors import refused
 from bridge.dialects.mcp.options import FrontOptions
 from bridge.dialects.mcp.questions import resume_of
 from bridge.dialects.mcp.tools import arguments_of
-from bridge.dialects.mcp.wire import NAME, Method, Wire
+from bridge.dialects.mcp.wire import NAME, STATELESS, Method, Wire
 from bridge.errors import ErrorCode, RequestError, shortened
 from bridge.model import HistoryMode, Media, MediaKind, Message, Part, Request, Resume, Text, source_of
 from bridge.model.jsontext import dict_of, kind_of
@@ -35,7 +35,7 @@ class Notes(NamedTuple):
     id: Any = None
     tool: str = ""
     stateless: bool = True
-    version: str = ""
+    version: str = STATELESS
     token: Any = None
     elicits: bool = False
     digest: str = ""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bridge.dialects.mcp.wire import OWN, SERVER_KEY, Head, Wire, info
+from bridge.dialects.mcp.wire import OWN, SERVER_KEY, WITH_AUDIO, WITH_LINKS, Head, Wire, info
 from bridge.errors import Failure
 from bridge.model import FileRef, Inline, Media, MediaKind, mime_of
+from bridge.model.text import as_text
 from bridge.toolkit.media import DEFAULT_TYPES
 from bridge.toolkit.redact import masked
 
@@ -16,13 +17,13 @@ def text(said: str) -> Wire:
     return {"type": "text", "text": said}
 
 
-def medium(media: Media, run_id: str, number: int) -> Wire:
-    """Return a medium of a result: its bytes, or a link."""
+def medium(media: Media, run_id: str, number: int, version: str) -> Wire:
+    """Return a medium of a result, as the revision has it: its bytes, or a link."""
     name = media.filename or f"{media.kind}-{number}"
     match media.source:
         case Inline(base64=data):
             mime = mime_of(media) or DEFAULT_TYPES[media.kind]
-            if media.kind in (MediaKind.IMAGE, MediaKind.AUDIO):
+            if media.kind is MediaKind.IMAGE or (media.kind is MediaKind.AUDIO and version >= WITH_AUDIO):
                 return {"type": str(media.kind), "data": data, "mimeType": mime}
             resource = {"uri": f"bridge://{run_id}/{number}", "mimeType": mime, "blob": data}
             return {"type": "resource", "resource": resource}
@@ -30,6 +31,8 @@ def medium(media: Media, run_id: str, number: int) -> Wire:
             uri = f"bridge://file/{uri}"
         case url:
             uri = url.url
+    if version < WITH_LINKS:
+        return text(as_text(media))
     mime_type = mime_of(media)
     return {"type": "resource_link", "uri": uri, "name": name, **({"mimeType": mime_type} if mime_type else {})}
 

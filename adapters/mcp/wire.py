@@ -15,8 +15,10 @@ Wire = dict[str, Any]
 NAME = "mcp"
 STATELESS = "2026-07-28"
 """The revision without sessions: each request says by itself what it has to say."""
-SESSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
+SESSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """The revisions with sessions, the newest one first."""
+WITH_LINKS, WITH_AUDIO = "2025-06-18", "2025-03-26"
+"""The first revisions with links to resources, and with audio: clients of earlier ones refuse such results."""
 WITH_BATCHES = "2025-03-26"
 """The only revision with batches of messages; and that of a session whose requests name none."""
 

@@ -177,7 +177,7 @@ class CallEncoder(Encoder):
         said, conversation = self._said(), self._conversation()
         content = [results.text(said)] if said else []
         for number, media in enumerate(self._media):
-            content.append(results.medium(media, self.context.run_id, number))
+            content.append(results.medium(media, self.context.run_id, number, self.notes.version))
         if reason is FinishReason.INTERRUPTED and conversation:
             again = f"call {self.notes.tool} again with this conversation and the answer as its prompt"
             content.append(results.text(f"The agent waits for an answer: ask the user, then {again}."))

@@ -25,6 +25,8 @@ Wire = dict[str, Any]
 
 ADDITIONAL_TOOLS = "additional_tools"
 """The type of an item that declares tools, and where a request's extras keep such items."""
+CONFIGURES = "configuration_update"
+"""The type of an item that changes settings from there on, and where a request's extras keep those of its body."""
 _BETWEEN = "__"
 _RUN_BY_CLIENTS = frozenset({FUNCTION, "custom", "namespace"})
 
@@ -60,7 +62,9 @@ def held(tool: Tool) -> Tool:
 
 
 def without_hosted(item: Wire) -> Wire:
-    """An item that declares tools, without those that the provider runs."""
+    """An item that declares tools, without those that the provider runs; any other as it is."""
+    if "tools" not in item:
+        return item
     tools = dicts_of(item.get("tools"))
     return {**item, "tools": [t for t in tools if t.get("type") in _RUN_BY_CLIENTS or is_run_by_client(t)]}
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from bridge.dialects.openai.api import audio_type, bytes_or_url
 from bridge.dialects.openai.free_input import arguments_of
-from bridge.dialects.openai_responses import compaction
+from bridge.dialects.openai_responses import compaction, wire
 from bridge.dialects.openai_responses.client_tools import read_call, read_output
-from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, flat
-from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, noted, own
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, CONFIGURES, flat
+from bridge.dialects.openai_responses.wire import CONTENT, NAME, PARAGRAPH, SUMMARY, is_reference, noted, own
 from bridge.model import (
     Data,
     Extras,
@@ -50,8 +50,8 @@ class ItemReader:
     """Reads the input of one request in order; it remembers calls, since results name them only by id.
 
     `before` are the messages that the request goes on from. `refer` gives the messages that an item points at; None =
-    such items are left to the backend. `declaring` are the items that declare tools and say nothing, each with the
-    count of the items after it; `found` are the results of searches for tools.
+    such items are left to the backend. `declaring` are the items that declare tools or settings and say nothing, each
+    with the count of the items after it; `found` are the results of searches for tools.
     """
 
     def __init__(self, before: Sequence[Message] = (), refer: Refer | None = None) -> None:
@@ -91,7 +91,7 @@ class ItemReader:
     def _placed(self, node: Node) -> Message:
         message = self._item(node)
         places = (node.path, node.at("output")) if message.role == "tool" else (node.path,)
-        if message.places or node.value.get("type") == "item_reference":
+        if message.places or is_reference(node.value):
             return replace(message, places=places)  # a stored message may be referred to again
         message.places = places
         return message
@@ -105,7 +105,9 @@ class ItemReader:
 
     def _item(self, node: Node) -> Message:
         kind = node.string("type")
-        if kind is None and node.get("role") is None:
+        if is_reference(node.value):
+            kind = wire.REFERENCE
+        elif kind is None and node.get("role") is None:
             wrong(node.at("type"), "a type, or a role", None, missing=True)
         match kind:
             case None | "message":
@@ -118,7 +120,7 @@ class ItemReader:
                 return self._result(node)
             case "reasoning":
                 return _reasoning(node)
-            case "item_reference" if self._refer is not None:
+            case wire.REFERENCE if self._refer is not None:
                 message = self._refer(node)
                 self._note(message)
                 return message
@@ -179,7 +181,7 @@ class ItemReader:
 
 
 def _declares(node: Node) -> bool:
-    return node.value.get("type") == ADDITIONAL_TOOLS
+    return node.value.get("type") in (ADDITIONAL_TOOLS, CONFIGURES)
 
 
 def id_of(message: Message) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from bridge.contract import Context, Feature, StoredResponses, WireRequest
 from bridge.dialects.openai.api import SHARED
 from bridge.dialects.openai_responses import compaction
-from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, held, without_hosted
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, CONFIGURES, held, without_hosted
 from bridge.dialects.openai_responses.fields import FIELDS
 from bridge.dialects.openai_responses.options import FrontOptions
 from bridge.dialects.openai_responses.read_messages import ItemReader, Refer, id_of
@@ -53,7 +53,23 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     request.extras = {NAME: extras}
     request.shared = _shared(extras)
     _set_wanted(request, body, extras)
+    _configure(request, body, reader, extras)
     return _compacting(request, extras, options, alone=alone) if any(map(compaction.asks, messages)) else request
+
+
+def _configure(request: Request, body: Node, reader: ItemReader, extras: dict[str, Any]) -> None:
+    """Apply the settings that items of the input change: the last of each counts. A backend of this dialect gets them
+    as the client said them, since to say them elsewhere costs it its cache.
+    """
+    updates = [node for _, node in reader.declaring if node.get("type") == CONFIGURES]
+    if updates:
+        extras[CONFIGURES] = {name: body.get(name) for name in ("reasoning", "text") if body.get(name) is not None}
+    for node in updates:
+        reasoning = node.object("reasoning")
+        if reasoning is not None and (effort := reasoning.string("effort")) is not None:
+            request.reasoning_effort = effort
+        if node.object("text") is not None:
+            request.response_format = read_text(node, {})
 
 
 def _compacting(request: Request, extras: dict[str, Any], options: FrontOptions, *, alone: bool) -> Request:

@@ -20,7 +20,7 @@ from bridge.contract import (
 )
 from bridge.dialects.openai_responses.compaction import is_wanted
 from bridge.dialects.openai_responses.read_messages import ItemReader
-from bridge.dialects.openai_responses.wire import own
+from bridge.dialects.openai_responses.wire import is_reference, own
 from bridge.errors import RequestError
 from bridge.model import Message
 from bridge.model.jsontext import dicts_of, dumps, read_json, text_of
@@ -31,6 +31,10 @@ from bridge.toolkit.check import Node, given_number
 _OURS = re.compile(r"[a-z]+_([0-9a-f]{32})(?:[0-9a-f]*|_(.+))", re.ASCII | re.DOTALL)
 _PREFIX = re.compile(r"[a-z]+(?=_)", re.ASCII)
 _HINTS = (b"previous_response_id", b"item_reference")
+_ID_ALONE = re.compile(
+    rb'\{\s{0,32}"id"\s{0,8}:\s{0,8}"[^"\\]{1,256}"\s{0,32}(?:,\s{0,32}"type"\s{0,8}:\s{0,8}null\s{0,32})?\}'
+)
+"""A reference without its type."""
 
 
 def response_of(item_id: str) -> str | None:
@@ -69,12 +73,12 @@ def theirs(item: dict[str, Any]) -> dict[str, Any]:
 
 def stored_ids(wire: WireRequest) -> list[str]:
     """The responses that a request names: `previous_response_id`, and those of items it points at."""
-    if not any(hint in wire.body for hint in _HINTS):
+    if not any(hint in wire.body for hint in _HINTS) and _ID_ALONE.search(wire.body) is None:
         return []
     body = read_json(wire.body)
     if not isinstance(body, dict):
         return []
-    pointed = [text_of(i.get("id")) for i in dicts_of(body.get("input")) if i.get("type") == "item_reference"]
+    pointed = [text_of(i.get("id")) for i in dicts_of(body.get("input")) if is_reference(i)]
     named = [text_of(body.get("previous_response_id")), *map(response_of, pointed)]
     return [i for i in named if i]
 

@@ -35,6 +35,16 @@ def noted(**values: Any) -> Extras | None:
     return with_mark({NAME: given}, dict_of(given.get("part"))) if given else None
 
 
+REFERENCE = "item_reference"
+"""The type of an item that refers to a stored one by its id. Clients may leave it out, and send the id alone."""
+
+
+def is_reference(item: dict[str, Any]) -> bool:
+    """Return whether an item of the input refers to a stored one."""
+    kind = item.get("type")
+    return kind == REFERENCE or (kind is None and item.get("role") is None and isinstance(item.get("id"), str))
+
+
 def rest(value: dict[str, Any], known: frozenset[str]) -> dict[str, Any]:
     """Return the fields that are not in `known` and not empty."""
     return {k: v for k, v in value.items() if k not in known and v is not None}

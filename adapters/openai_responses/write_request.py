@@ -7,7 +7,7 @@ from typing import Any
 
 from bridge.contract import Context, Feature, WireRequest
 from bridge.dialects.openai.api import metadata_of, set_cache, shared_fields, user_of
-from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS
+from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, CONFIGURES
 from bridge.dialects.openai_responses.fields import FIELDS
 from bridge.dialects.openai_responses.options import BackOptions
 from bridge.dialects.openai_responses.stored import is_foreign, theirs
@@ -61,6 +61,8 @@ def body_of(request: Request, context: Context) -> dict[str, Any]:
     for name in ("text", "reasoning"):
         if name in extras:
             body[name] = {**dict_of(body.get(name)), **dict_of(extras.pop(name))}
+    if (said := extras.pop(CONFIGURES, None)) is not None:
+        body = {name: value for name, value in body.items() if name in said or name not in ("reasoning", "text")} | said
     body.update(extras)
     if include := _include(request):
         given = list(extras.get("include") or ())

@@ -178,7 +178,8 @@ class Spelling:
     is the same object where it has no other names. Of two spellings of a name the known one counts.
 
     Arguments:
-        names: The known name for each other spelling. None: every name in snake_case is one in camelCase.
+        names: The known name for each other spelling. None: every name in snake_case is one in camelCase, where
+            underscores at its beginning stay.
         dropped: Names of fields that only repeat others.
     """
 
@@ -206,7 +207,7 @@ class Spelling:
         return out
 
 
-_WORD = re.compile(r"_([a-z0-9])")
+_WORD = re.compile(r"(?<=[A-Za-z0-9])_([a-z0-9])")
 
 
 class SpelledNode(Node):

@@ -73,6 +73,8 @@ class Translator:
         self._run_id = run_id or uuid.uuid4().hex
         self._created_at = time.time() if created_at is None else created_at
         self._losses = Losses()
+        # By dialect, what the shape of its errors depends on beside the failure, such as the id of the request.
+        self._error_details: dict[str, dict[str, Any]] = {}
         self._request: Request | None = None
         self._sent: WireRequest | None = None
         self._sides: _Sides | None = None
@@ -146,7 +148,9 @@ class Translator:
         It is in `target`, or in the dialect of the client's request. A `BridgeError` keeps its message, a
         `TimeoutError` becomes a timeout, any other exception an unavailable backend, without its text.
         """
-        return self._front.encode_error(failure_of(error, begun=False))
+        failure = failure_of(error, begun=False)
+        details = self._error_details.get(self._front.name, {})
+        return self._front.encode_error(replace(failure, details={**failure.details, **details}))
 
     # ------------------------------------------------------------------ the answer
 
@@ -251,7 +255,9 @@ class Translator:
 
     def _read(self, wire: WireRequest) -> Request:
         options = _options(self._front.front_options, self._client_options, "client_options")
-        request = self._front.decode_request(wire, self._context(options, None))
+        context = self._context(options, None)
+        self._error_details[self._front.name] = context.error_details
+        request = self._front.decode_request(wire, context)
         note_places(request)
         return request
 

@@ -272,6 +272,39 @@ def test_the_shape_of_an_answer() -> None:
     )
 
 
+SHAPED = ResponseFormat("json_schema", schema=CITY)
+
+
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ({"responseFormat": {"text": {"mimeType": "application/json", "schema": CITY}}}, SHAPED),
+        ({"response_format": [{"text": {"mime_type": "APPLICATION_JSON", "schema": CITY}}]}, SHAPED),
+        ({"responseFormat": {"text": {"mimeType": "APPLICATION_JSON"}}}, ResponseFormat("json")),
+        ({"responseFormat": {"text": {"mimeType": "TEXT_PLAIN"}}}, None),
+        ({"responseMimeType": "application/json", "_responseJsonSchema": CITY}, SHAPED),
+        ({"response_mime_type": "application/json", "_response_json_schema": CITY}, SHAPED),
+    ],
+)
+def test_each_form_in_which_the_documents_ask_for_a_shape(config: Any, wanted: ResponseFormat | None) -> None:
+    found = read(user(generationConfig=config))
+    assert (found.response_format, found.extra("gemini").get("generationConfig")) == (wanted, None)
+    sent = body_of(found)["generationConfig"]
+    spelled = {"response_format": "responseFormat", "response_mime_type": "responseMimeType"}
+    spelled["_response_json_schema"] = "_responseJsonSchema"
+    assert sent == {spelled.get(name, name): value for name, value in config.items()}
+
+
+def test_formats_of_media_are_for_this_dialect_alone() -> None:
+    formats = [{"text": {"mimeType": "application/json"}}, {"image": {"aspectRatio": "1:1"}}]
+    found = read(user(generationConfig={"responseFormat": formats}))
+    assert found.response_format == ResponseFormat("json")
+    assert found.extra("gemini")["generationConfig"] == {"responseFormat": formats}
+    assert body_of(found)["generationConfig"] == {"responseFormat": formats}
+    with pytest.raises(RequestError, match=r"responseFormat\.text\.schema: expected an object, got 'x'"):
+        read(user(generationConfig={"responseFormat": {"text": {"schema": "x"}}}))
+
+
 def test_losses_are_named() -> None:
     said = request(
         Message("user", [Text("x")], name="ann"), user_id="u", metadata={"a": "b"}, parallel_tool_calls=False,

@@ -186,7 +186,8 @@ async def test_a_client_that_takes_no_stream_gets_the_answer_alone(new: New, acc
         ("2025-11-25", "2025-11-25"),
         ("2025-06-18", "2025-06-18"),
         ("2025-03-26", "2025-03-26"),
-        ("2024-11-05", "2025-11-25"),
+        ("2024-11-05", "2024-11-05"),
+        ("2024-10-07", "2025-11-25"),
         ("2099-01-01", "2025-11-25"),
         (NEW, "2025-11-25"),
     ],
@@ -200,6 +201,28 @@ async def test_initialize_agrees_on_a_revision(both: tuple[New, Old], asked: str
     assert session.isascii()
     assert session.isprintable()
     assert " " not in session
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        ("2025-06-18", ["image", "audio", "resource", "resource_link"]),
+        ("2025-03-26", ["image", "audio", "resource", "text"]),
+        ("2024-11-05", ["image", "resource", "resource", "text"]),
+    ],
+)
+async def test_results_have_only_the_kinds_of_content_of_their_revision(
+    both: tuple[New, Old], version: str, kinds: list[str]
+) -> None:
+    """Clients of a revision refuse a result with a kind that it lacks, and lose the whole answer."""
+    await both[1].start(version)
+    content = (await both[1].call("media")).result["content"]
+    assert [part["type"] for part in content] == ["text", *kinds, "text"]
+    audio, link = content[2], content[4]
+    if version == "2024-11-05":
+        assert (audio["resource"]["mimeType"], audio["resource"]["blob"]) == ("audio/wav", "UklGRg==")
+    if link["type"] == "text":
+        assert link["text"] == "[b.pdf](https://files.example/b.pdf)"
 
 
 async def test_results_in_a_session_have_nothing_of_the_other_revision(old: Old) -> None:

@@ -76,6 +76,37 @@ def test_backends_of_this_dialect_get_all_of_it_as_it_came() -> None:
     assert context.lost.names == []
 
 
+def update(**settings: Any) -> dict[str, Any]:
+    return {"type": "configuration_update", "id": "cu_1", **settings}
+
+
+SHAPE = {"type": "json_schema", "name": "city", "schema": {"type": "object"}}
+UPDATES = [
+    update(reasoning={"effort": "high"}, text={"format": SHAPE}),
+    USER,
+    update(reasoning={"effort": "low"}),
+]
+
+
+@pytest.mark.parametrize("said", [{}, {"reasoning": {"effort": "none"}, "text": {"verbosity": "low"}}])
+def test_settings_that_items_change_are_those_of_backends_of_other_dialects(said: dict[str, Any]) -> None:
+    got = told(asked([USER, *UPDATES], **said))
+    assert [message["role"] for message in got["messages"]] == ["user", "user"]
+    assert got["reasoning_effort"] == "low"
+    assert got["response_format"] == {"type": "json_schema", "json_schema": {"name": "city", "schema": SHAPE["schema"]}}
+    plain = told(asked([USER, *UPDATES, update(text={"format": {"type": "text"}})], **said))
+    assert "json_schema" not in str(plain)
+
+
+@pytest.mark.parametrize("said", [{}, {"reasoning": {"effort": "none"}, "text": {"verbosity": "low"}}])
+def test_a_backend_of_this_dialect_gets_changes_of_settings_as_they_came(said: dict[str, Any]) -> None:
+    body = asked([USER, *UPDATES], **said)
+    for options in (front(), front({"hosted_tools": "drop"})):
+        got = sent(request(body, options))
+        assert got["input"] == body["input"]
+    assert {name: got[name] for name in ("reasoning", "text") if name in got} == said
+
+
 @pytest.mark.parametrize("places", [[0], [2], [0, 2, 3]])
 def test_items_that_declare_tools_keep_their_places(places: list[int]) -> None:
     items = [USER, {**USER, "content": "More"}]

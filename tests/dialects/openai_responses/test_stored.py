@@ -71,6 +71,10 @@ def test_every_item_can_be_pointed_at() -> None:
     pointed = ask(StoredResponses({answer.id: answer}), **body)
     assert pointed.messages == ask(None, input=[*output, result]).messages
     assert pointed.messages[-1].parts[0].name == "f"
+    for kind in ({}, {"type": None}):
+        short = {"input": [*({"id": i["id"], **kind} for i in output), result]}
+        assert set(dialect.stored_ids(WireRequest(body=json.dumps(short, indent=1).encode()))) == {answer.id}
+        assert ask(StoredResponses({answer.id: answer}), **short).messages == pointed.messages
 
 
 @pytest.mark.parametrize(
@@ -93,6 +97,7 @@ def test_bodies_that_name_nothing(body: bytes) -> None:
         ({"input": "Hi", "store": "yes"}, "store"),
         ({"input": [{"type": "item_reference"}]}, "input[0].id"),
         ({"input": [{"type": "item_reference", "id": f"msg_{RUN}9"}]}, "input[0]"),
+        ({"input": [{"id": f"msg_{RUN}9"}]}, "input[0]"),
         ({"input": [], "previous_response_id": "resp_1"}, "previous_response_id"),
     ],
 )
