@@ -209,3 +209,17 @@ async def test_idle_connections_of_a_replaced_server_are_closed(monkeypatch: pyt
         close(sockets)
         first.close()
         second.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_a_body_that_declares_too_much_is_refused_before_it_comes(path: str) -> None:
+    server = {"max_body": "1KiB", "body_time": "1h"}
+    section = {"dialect": "openai-chat", "url": "http://127.0.0.1:1"}
+    config: dict[str, Any] = {**CONFIG, "server": server, "backends": {"it": section}}
+    config["routes"] = [{**config["routes"][0], "extras": "it"}]
+    async with serving(config) as base, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        writer.write(HEAD.replace(b"/v1/chat/completions", path.encode()) + b"content-length: 1025\r\n\r\n")
+        assert b" 413 " in await reader.readline()
+        assert b"longer than the limit of 1024 bytes (server.max_body)" in await reader.readuntil(b"}")
+        writer.close()
