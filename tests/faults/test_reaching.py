@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,26 +92,57 @@ async def test_an_event_of_twenty_mebibytes_arrives(front: str) -> None:
     assert (seen.verdict, len(seen.text)) == ("whole", size)
 
 
+@contextlib.asynccontextmanager
+async def _of_64_files(folder: Path, config: dict[str, Any]) -> AsyncIterator[str]:
+    """A server in a process that may open 64 files; its base URL."""
+    port, file = free_port(), folder / "config.yaml"
+    file.write_text(json.dumps({**config, "server": {"port": port}, "stores": {"history": "off"}}))
+    with (folder / "log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            # Not by `preexec_fn`: the child of a process with threads (gRPC's) must not run Python before that.
+            *("sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", COMMAND, "serve", str(file)),
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            env=environment(),
+        )
+    try:
+        await _listening(process, port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_idle_connections_do_not_take_all_descriptors(tmp_path: Path) -> None:
+    """Anyone can open connections, send a request that needs no key, and leave them open."""
+    async with _of_64_files(tmp_path, setup("agentscope", "openai-chat", "http://127.0.0.1:1")) as base:
+        port, live = int(base.rpartition(":")[2]), b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        async with asyncio.timeout(30), contextlib.AsyncExitStack() as stack:
+            for _ in range(100):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                stack.callback(writer.close)
+                writer.write(live)
+                with suppress(ConnectionError, asyncio.IncompleteReadError):
+                    await reader.readuntil(b"}")
+                    writer.write(b"GET /healthz HTT")  # the head of the next one never ends
+            while True:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                stack.callback(writer.close)
+                writer.write(live)
+                with suppress(ConnectionError, asyncio.IncompleteReadError):
+                    assert b" 200 OK" in await reader.readuntil(b"}")
+                    break
+        log = (tmp_path / "log").read_text()
+        assert log.count("of 64 descriptors: those that wait longest for a request are closed") == 1
+
+
 async def test_descriptors_that_run_out_are_no_end(tmp_path: Path) -> None:
     """80 clients of a server that may open 64 files: each is answered, told, or cut; then it serves as before."""
     async with fake_backend("openai-chat") as backend:
         backend.says("Hello ")
-        port, file = free_port(), tmp_path / "config.yaml"
-        config = {**setup("agentscope", "openai-chat", backend.url), "server": {"port": port}}
-        config["stores"] = {"history": "off"}
-        file.write_text(json.dumps(config))
-        with (tmp_path / "log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                # Not by `preexec_fn`: the child of a process with threads (gRPC's) must not run Python before that.
-                *("sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", COMMAND, "serve", str(file)),
-                stdout=log,
-                stderr=log,
-                cwd=tmp_path,
-                env=environment(),
-            )
-        try:
-            await _listening(process, port)
-            base, front = f"http://127.0.0.1:{port}", registry.get("agentscope")
+        async with _of_64_files(tmp_path, setup("agentscope", "openai-chat", backend.url)) as base:
+            front = registry.get("agentscope")
 
             async def one(number: int) -> str:
                 return read(front, await ask(base, front, "/it", thread=f"t{number}")).verdict
@@ -117,6 +151,3 @@ async def test_descriptors_that_run_out_are_no_end(tmp_path: Path) -> None:
             seen = await asyncio.gather(*(one(n) for n in range(80)))
             assert set(seen) <= {"whole", "error event", "cut", "HTTP 500", "HTTP 502", "HTTP 503"}
             assert [await one(n) for n in range(3)] == ["whole"] * 3
-        finally:
-            process.terminate()
-            await process.wait()

@@ -13,14 +13,19 @@ import pytest
 import pytest_asyncio
 
 from bridge.contract import registry
+from bridge.engine.bridge import Bridge
 from bridge.errors import ErrorCode, Failure
+from bridge.server.host import http_server
 from bridge.server.host.app import UNKNOWN_PATH
-from tests.server.harness import serving
+from bridge.server.host.http_server import HttpServer
+from bridge.server.host.listeners import bind, close
+from tests.server.harness import Exchange, fake_backend, free_port, serving
 
 CONFIG = {
     "backends": {"it": {"dialect": "demo"}},
     "routes": [{"dialect": "openai-chat", "path": "/v1", "backend": "it"}],
 }
+STORES = {"history": "off", "runs": "sqlite:///:memory:"}
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
@@ -170,3 +175,51 @@ async def test_the_cookies_of_a_single_sign_on_fit() -> None:
         sent = HEAD + b"connection: close\r\ncookie: sso=" + b"a" * 30_000 + b"\r\ncontent-length: 2\r\n\r\n{}"
         status, _, body = await said(base, sent)
     assert (status, b"messages" in body) == (400, True)
+
+
+async def test_idle_connections_of_a_replaced_server_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their next request needs the new configuration, however long the streams of the old one go on."""
+    monkeypatch.setattr(http_server, "_FRESH", 0.1)
+    body = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def held(exchange: Exchange) -> None:
+        begun.set()
+        await release.wait()
+        await exchange.stream(b"data: [DONE]\n\n")
+
+    async with fake_backend("openai-chat") as backend, asyncio.timeout(20):
+        backend.plays(held)
+        section = {"dialect": "openai-chat", "url": backend.url}
+        sockets = bind("127.0.0.1", free_port())
+        served = HttpServer(Bridge.from_config({**CONFIG, "backends": {"it": section}, "stores": STORES}), sockets)
+        await served.start()
+        streaming, first = await asyncio.open_connection("127.0.0.1", served.port)
+        waiting, second = await asyncio.open_connection("127.0.0.1", served.port)
+        second.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert b"200 OK" in await waiting.readuntil(b"}")
+        first.write(HEAD + b"content-length: %d\r\n\r\n" % len(body) + body)
+        await begun.wait()
+        retiring = asyncio.create_task(served.retire())
+        assert await waiting.read() == b""
+        assert not retiring.done()
+        release.set()
+        assert b"data: " in await streaming.readuntil(b"0\r\n\r\n")
+        await retiring
+        close(sockets)
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])
+async def test_a_body_that_declares_too_much_is_refused_before_it_comes(path: str) -> None:
+    server = {"max_body": "1KiB", "body_time": "1h"}
+    section = {"dialect": "openai-chat", "url": "http://127.0.0.1:1"}
+    config: dict[str, Any] = {**CONFIG, "server": server, "backends": {"it": section}}
+    config["routes"] = [{**config["routes"][0], "extras": "it"}]
+    async with serving(config) as base, asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        writer.write(HEAD.replace(b"/v1/chat/completions", path.encode()) + b"content-length: 1025\r\n\r\n")
+        assert b" 413 " in await reader.readline()
+        assert b"longer than the limit of 1024 bytes (server.max_body)" in await reader.readuntil(b"}")
+        writer.close()

@@ -140,11 +140,15 @@ class HttpServer:
         for sock in self.sockets:
             assert self._runner.server is not None
             server, own = self._runner.server, sock.dup()
-            self._listeners.append(await listen(server, own, listening.BACKLOG, self._note, self._shape))
+            self._listeners.append(await self._listener(server, own))
         # Last of all: whatever failed before leaves the agents that are served as they are.
         for each in self._agents:
             if each.address in self._followed:
                 each.follow(self._followed[each.address])
+
+    async def _listener(self, server: web.Server, sock: socket.socket) -> asyncio.Server:
+        accepted = self._silent_connections.accepted
+        return await listen(server, sock, listening.BACKLOG, self._note, self._shape, accepted)
 
     def _note(self, failure: Failure, peer: str | None) -> None:
         self._state.refusals.unserved(failure, http=failure.http_status, method="-", path="-", peer=peer)

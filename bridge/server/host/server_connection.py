@@ -66,6 +66,22 @@ class ServerConnection(web.RequestHandler):
         self.frames = ReceivedFrames(parser)
         super().set_parser(cast(Any, self.frames), data_received_cb)
 
+    @property
+    def idle_since(self) -> float | None:
+        """A time that grows with the one since which it waits for a request; None while it serves one."""
+        waiter = self._waiter
+        return None if waiter is None or waiter.done() else self._next_keepalive_close_time
+
+    def close(self) -> None:
+        """Close it when the requests that it serves are answered: at once if there are none.
+
+        aiohttp leaves the transport of one that waits open, and drops what comes from then on.
+        """
+        if self.idle_since is None:
+            super().close()
+        else:
+            self.force_close()
+
     def data_received(self, data: bytes) -> None:
         """Parse what came, and note what `checking_heads` and `handle_error` need of it."""
         self._path = begun[1].decode("latin-1") if (begun := _PATH.match(data)) else ""
@@ -159,11 +175,17 @@ def checking_heads(make: Callable[..., web.BaseRequest]) -> Callable[..., web.Ba
     return request
 
 
-async def listen(server: web.Server, sock: socket.socket, backlog: int, note: Note, shape: Shape) -> asyncio.Server:
-    """Accepts connections on a bound socket. `note`, `shape`: see `ServerConnection`."""
-    loop = asyncio.get_running_loop()
+async def listen(
+    server: web.Server, sock: socket.socket, backlog: int, note: Note, shape: Shape, accepted: Callable[[int], None]
+) -> asyncio.Server:
+    """Accepts connections on a bound socket. `note`, `shape`: see `ServerConnection`.
+
+    `accepted` is called with the number of open connections when there is another one.
+    """
+    loop, known = asyncio.get_running_loop(), server._connections
 
     def connection() -> ServerConnection:
+        accepted(len(known))
         return ServerConnection(server, note, shape, loop=loop, access_log=None, logger=log)
 
     return await loop.create_server(connection, sock=sock, backlog=backlog)

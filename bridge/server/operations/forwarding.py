@@ -36,6 +36,7 @@ async def serve_forward(exchange: ServerExchange) -> web.StreamResponse:
     if exchange.limiter.is_limited_to_models(exchange.user):
         text = "This API key allows some models only, and the bridge does not read which one this request names."
         raise refused(text, Reason.MODEL, user=exchange.user)
+    exchange.bodies.check_length(http)
     exchange.report.back = backend.name
     path = http.path.removesuffix("/").removeprefix(exchange.route.path.rstrip("/"))
     wire = WireRequest(http.method, path, _headers(exchange, backend), _query(http))

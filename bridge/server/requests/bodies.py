@@ -62,6 +62,11 @@ class Bodies:
         """Time for a body to arrive."""
         return self._seconds
 
+    def check_length(self, http: web.Request) -> None:
+        """Check the length that a body declares, before any of it is read. Raises `RequestError` (too_large)."""
+        if (http.content_length or 0) > self._limit:
+            raise _too_large(self._limit)
+
     def held(self, size: int) -> HeldBody:
         """Charge the budget with a body that others hold, such as a message of a WebSocket, until it is released.
 
@@ -87,6 +92,7 @@ class Bodies:
     async def pieces(self, http: web.Request, user: str) -> AsyncIterator[bytes]:
         """Yield the body as it comes, without storing it. Raises what `read` raises, except for the budget."""
         _check_encoding(http)
+        self.check_length(http)
         size = 0
         try:
             with self._counted(user):
