@@ -76,8 +76,7 @@ run: $(VENV)/.run  ## serve config.yaml on http://127.0.0.1:8080; PORT=9000 chan
 # The tests of a file stay in one process, so what they share (database servers, real agents) starts once. Ordered by
 # name, the many short files of tests/unit run last; ordered by number of tests, long files with few tests would.
 # There are more processes than cores, because many tests wait for timers, and most of the slow ones for other processes.
-# Where forks are not safe, pytest-xdist starts the processes; each collects all tests.
-PYTEST := $(BIN)/python -m pytest $(if $(filter Linux,$(shell uname)),-p tests.parallel --processes,--dist loadfile --no-loadscope-reorder -n) $(JOBS)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Left to CI without ALL: tests that start installers, workers, browsers or other projects' software, and most pairs of the
 # tests that are marked `sampled`.
