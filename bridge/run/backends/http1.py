@@ -488,7 +488,7 @@ class Http1Connection(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where requests go that have one URL and one method.
+    """What requests of one method to one URL have in common.
 
     Attributes:
         origin: The host, the port, and whether TLS is used.
@@ -503,7 +503,7 @@ class _Target:
 
 @lru_cache(maxsize=256)
 def _target(method: str, url: URL) -> _Target:
-    """Return where a request goes. Backends have few addresses."""
+    """Return what requests of a method to a URL have in common. Backends have few addresses."""
     host = url.host_subcomponent or ""
     head = f"{method} {url.raw_path_qs} HTTP/1.1\r\nhost: {host if url.is_default_port() else f'{host}:{url.port}'}"
     return _Target((url.host or "", url.port or 0, url.scheme == "https"), head, method not in ("GET", "HEAD"))
