@@ -61,6 +61,9 @@ class MessageWriter:
         pictures: list[Wire] = []
         messages = self._messages
         for self._index, message in enumerate(messages):
+            if not pictures and (text := plain_text(message)) and message.role != "tool":
+                out.append(self._plain(message, text))
+                continue
             for wire in self._message(message):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
@@ -76,8 +79,7 @@ class MessageWriter:
     def _message(self, message: Message) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
         if (text := plain_text(message)) and message.role != "tool":
-            wire = {"role": self._roles.get(message.role, message.role), "content": text}
-            return [{**wire, "name": message.name} if message.name else wire]
+            return [self._plain(message, text)]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[Part] = [p for p in message.parts if not isinstance(p, ToolResult)]
         if message.role == "tool":
@@ -90,6 +92,10 @@ class MessageWriter:
         if results and not others:
             return results
         return [*results, self._other(message, others)]
+
+    def _plain(self, message: Message, text: str) -> Wire:
+        wire = {"role": self._roles.get(message.role, message.role), "content": text}
+        return {**wire, "name": message.name} if message.name else wire
 
     def _head(self, message: Message, role: str) -> Wire:
         head: Wire = {"role": role, "content": None}

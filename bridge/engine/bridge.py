@@ -88,7 +88,7 @@ class Bridge:
         self._fetchers = services.fetchers
         self._pushers = services.pushers
         self._files_route = next((route for route in self.routes if route.serves(Operation.ATTACH)), None)
-        self._watchers: list[tuple[str, Watcher]] = []
+        self.watchers: list[tuple[str, Watcher]] = []
         self._watches: dict[str, RunWatch] = {}
         self.timers = TimerWheel()
         """The deadlines of runs and streams."""
@@ -316,11 +316,11 @@ class Bridge:
 
     def watch(self, header: str, watcher: Watcher) -> None:
         """Show a watcher the requests to a server of this bridge that have this header."""
-        self._watchers.append((header, watcher))
+        self.watchers.append((header, watcher))
 
     def watch_of(self, headers: Mapping[str, str], request: Callable[[], WatchedRequest]) -> RunWatch | None:
         """Return what watches the run of a request with these headers; None if nothing does."""
-        for header, watcher in self._watchers:
+        for header, watcher in self.watchers:
             if header in headers and (watch := watcher.begin(asked := request())) is not None:
                 self._watches[asked.run_id] = watch
                 return watch
@@ -417,9 +417,10 @@ class Bridge:
                 untouched=route.passthrough,
                 turn=turn,
                 continued=continued,
-                linked=self._linked(route, asked, caller, backend),
+                linked=self._linked(route, asked, caller, backend) if self._attachments is not None else None,
             )
-            if _is_large(request, caller) and not route.stages and _is_http(backend):
+            is_large = len(caller.raw_body or b"") > _LARGE or len(request.messages) > _MANY
+            if is_large and not route.stages and _is_http(backend):
                 # Many small parts would hold the event loop for seconds. A dialect has no I/O and shares nothing;
                 # agents in this process, and stages of the configuration, may expect the loop.
                 return await asyncio.to_thread(prepare)
@@ -543,7 +544,7 @@ class Bridge:
 
     def _drove(self, key: RunKey, plan: RunPlan, run: Run) -> None:
         if self.host.metrics is not None:
-            self.host.metrics.run(plan.route, plan.front, run, key.owner)
+            self.host.metrics.run(plan.route, plan.front, run, key.owner, run.lost.names)
         if self.host.spent is not None:
             self.host.spent(key.owner, run.used)
 
@@ -678,11 +679,6 @@ def _is_counted(route: Route) -> bool:
     return isinstance(route.dialect, QueuedRunsDialect | ToolServerDialect) or (
         route.serves(Operation.STOP) and not route.durable
     )
-
-
-def _is_large(request: Request, caller: RunCaller) -> bool:
-    """Return whether encoding this request may take long."""
-    return len(caller.raw_body or b"") > _LARGE or len(request.messages) > _MANY
 
 
 def _is_http(backend: Backend) -> bool:

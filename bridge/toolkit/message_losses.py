@@ -131,7 +131,8 @@ class MessageLosses:
                 self._beside(message, lost)
             if self._systems and message.role in _SYSTEM:
                 lost.add(Feature.SYSTEM, AS_TEXT)
-            if _TEXT.issuperset(map(type, message.parts)):
+            parts = message.parts
+            if (len(parts) == 1 and type(parts[0]) is Text) or _TEXT.issuperset(map(type, parts)):
                 continue
             if self._of_assistants and message.role != "assistant":
                 self._of_others(message, lost)

@@ -99,7 +99,7 @@ class Reader:
                 return self.closing(error.failure)
             what = f"run {self._head().run_id}: a stage failed"
             return self.closing(unexpected_failure(log, what, error, "handled this run"))
-        if events == given:
+        if given is not None and events == given:
             return events  # an answer in one batch, as the backend ended it
         return events if end is None else self._ended_well(events, end)
 

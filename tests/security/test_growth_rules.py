@@ -64,7 +64,6 @@ ALLOWED = {
     "ai_sdk_ui/write_request.py self._out.insert(0)": "once, for a request",
     "ai_sdk_ui/fields.py request.messages.insert(0)": "once, for a request",
     "gemini/write_messages.py self._turns.insert(0)": "once, for a request",
-    "translation/survey.py survey.kinds": "once, for a request",
     "translation/framing/lines.py lines.insert(0)": "once for each read, which was split just before",
 }
 """Copies that are made once, or of little, by file and target."""

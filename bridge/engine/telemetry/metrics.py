@@ -208,8 +208,10 @@ class BridgeMetrics:
         elif outcome in _CODES:
             _of(self.errors, route, front, back, outcome).inc()
 
-    def run(self, route: str, front: str, run: Run, user: str = "") -> None:
-        """Count a run that has ended, with or without a client. `user` is who asked for it."""
+    def run(self, route: str, front: str, run: Run, user: str, lost: Collection[str]) -> None:
+        """Count a run that has ended, with or without a client. `user` is who asked for it, `lost` the names of its
+        losses.
+        """
         if self.most_users and user:
             self._of_user(user, run.call.context.model or "", run.reader.usage)
         back, reader = run.tries.attempt.backend.name, run.reader
@@ -228,7 +230,7 @@ class BridgeMetrics:
             tokens_out.inc(usage.output or 0)
         if run.tries.repeated:
             _of(self.retries, route, front, back).inc(run.tries.repeated)
-        for feature in run.lost.names:
+        for feature in lost:
             _of(self.losses, route, front, back, feature).inc()
 
     def _of_user(self, user: str, model: str, usage: UsageReported | None) -> None:

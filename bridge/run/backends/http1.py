@@ -14,6 +14,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import cast
 
@@ -37,12 +38,18 @@ _NEXT_ADDRESS = 0.25
 """Seconds after which a host's next address is tried beside the one before (RFC 8305)."""
 _HIGH_WATER = 256 * 1024
 """Bytes that may wait for the reader before the backend is made to wait."""
-_TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 """What the name of a header may consist of."""
-_CONTROLS = bytes({*range(0x20), 0x7F} - {0x09})
+_CONTROLS = frozenset({*range(0x20), 0x7F} - {0x09})
 """What no value may have."""
+_USUAL = frozenset({"accept", "accept-encoding", "content-type", "user-agent"})
+"""Headers whose lines are remembered: they are no secrets, and have few values."""
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 """For zlib: a header of gzip or of deflate."""
+
+
+Origin = tuple[str, int, bool]
+"""The host and the port of a server, and whether TLS is used."""
 
 
 class Http1Client:
@@ -51,7 +58,7 @@ class Http1Client:
     def __init__(self, connect_timeout: float | None) -> None:
         self._connect_timeout = connect_timeout
         # The latest ones are last.
-        self._idle: dict[tuple[str, int, bool], list[Http1Connection]] = {}
+        self._idle: dict[Origin, list[Http1Connection]] = {}
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -61,8 +68,8 @@ class Http1Client:
         Raises `OSError` if the backend cannot be reached or does not answer, `TimeoutError` if it cannot be reached in
         time, `ssl.SSLError`, `InvalidAnswer`, and `ValueError` for a header that HTTP cannot carry.
         """
-        head = _head(method, url, headers, len(body))
-        key = _origin(url)
+        target = _target(method, url)
+        head, key = _head(target, url, headers, len(body)), target.origin
         kept = self._kept(key)
         if kept is not None:
             try:
@@ -73,7 +80,7 @@ class Http1Client:
         connection = await self._connect(key)
         return await connection.send(Http1Answer(self, key, connection), head, body)
 
-    def _kept(self, key: tuple[str, int, bool]) -> Http1Connection | None:
+    def _kept(self, key: Origin) -> Http1Connection | None:
         idle = self._idle.get(key, [])
         while idle:
             connection = idle.pop()
@@ -82,7 +89,7 @@ class Http1Client:
             connection.close()
         return None
 
-    async def _connect(self, key: tuple[str, int, bool]) -> Http1Connection:
+    async def _connect(self, key: Origin) -> Http1Connection:
         host, port, secure = key
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout):
@@ -98,7 +105,7 @@ class Http1Client:
                 raise
         return connection
 
-    def keep(self, key: tuple[str, int, bool], connection: Http1Connection) -> None:
+    def keep(self, key: Origin, connection: Http1Connection) -> None:
         """Take a connection back, for the next request."""
         if self._closed:
             connection.close()
@@ -147,7 +154,7 @@ class Http1Answer:
         "ended", "head", "headers", "status",
     )  # fmt: skip
 
-    def __init__(self, client: Http1Client, key: tuple[str, int, bool], connection: Http1Connection) -> None:
+    def __init__(self, client: Http1Client, key: Origin, connection: Http1Connection) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.ended = False
@@ -479,50 +486,68 @@ class Http1Connection(asyncio.Protocol):
             self._answer = None
 
 
-def _head(method: str, url: URL, headers: Mapping[str, str], size: int) -> bytes:
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What requests of one method to one URL have in common.
+
+    Attributes:
+        origin: The host, the port, and whether TLS is used.
+        head: The lines of a head that are the same in each: the request line, the host and the credentials of the URL.
+        sends: A request has a `content-length` even without a body.
+    """
+
+    origin: Origin
+    head: str
+    sends: bool
+
+
+@lru_cache(maxsize=256)
+def _target(method: str, url: URL) -> _Target:
+    """Return what requests of a method to a URL have in common. Backends have few addresses."""
+    host = url.host_subcomponent or ""
+    head = f"{method} {url.raw_path_qs} HTTP/1.1\r\nhost: {host if url.is_default_port() else f'{host}:{url.port}'}"
+    return _Target((url.host or "", url.port or 0, url.scheme == "https"), head, method not in ("GET", "HEAD"))
+
+
+def _head(target: _Target, url: URL, headers: Mapping[str, str], size: int) -> bytes:
     """Return the request line and the headers, whose names are in lower case. Raises `ValueError` for what cannot be
     written.
     """
-    lines = [_request_line(method, url)]
+    lines = [target.head]
     if "accept" not in headers:
         lines.append("accept: */*")
     if url.user is not None and "authorization" not in map(str.lower, headers):
         credentials = base64.b64encode(f"{url.user}:{url.password or ''}".encode()).decode()
         lines.append(f"authorization: Basic {credentials}")
-    lines += map(": ".join, headers.items())
-    if size or method not in ("GET", "HEAD"):
+    for name, value in headers.items():
+        lines.append(_usual_line(name, value) if name in _USUAL else _line(name, value))
+    if size or target.sends:
         lines.append(f"content-length: {size}")
-    # As bytes, each check is one look in C: line breaks are the only control characters. The first line has one inside.
-    head = ("\r\n".join(lines) + "\r\n\r\n").encode()
-    breaks = 2 * (len(lines) + 2)
-    if "" in headers or "".join(headers).encode().translate(None, _TOKEN) or _controls(head) != breaks:
-        bad = [n for n, v in headers.items() if not n or n.encode().translate(None, _TOKEN) or _controls(v.encode())]
-        raise ValueError(f"The header {bad[0]!r} cannot be sent.")
-    return head
+    lines.append("\r\n")
+    return "\r\n".join(lines).encode()
 
 
-def _controls(text: bytes) -> int:
-    """Return how many characters of a text no header may have."""
-    return len(text) - len(text.translate(None, _CONTROLS))
+def _line(name: str, value: str) -> str:
+    """Return the line of a header. Raises `ValueError` for what cannot be written."""
+    # Most values are printable, which is one look in C.
+    if not _is_token(name) or not (value.isprintable() or _CONTROLS.isdisjoint(value.encode())):
+        raise ValueError(f"The header {name!r} cannot be sent.")
+    return f"{name}: {value}"
+
+
+@lru_cache(maxsize=256)
+def _is_token(name: str) -> bool:
+    """Return whether this can be the name of a header. There are few."""
+    return bool(name) and _TOKEN.issuperset(name.encode())
+
+
+_usual_line = lru_cache(maxsize=256)(_line)
 
 
 @lru_cache(maxsize=256)
 def _header_name(name: bytes) -> str:
     """Return the name of a header in lower case. Backends send few different ones."""
     return name.decode("latin-1").lower()
-
-
-@lru_cache(maxsize=256)
-def _origin(url: URL) -> tuple[str, int, bool]:
-    """Return the host and the port of a URL, and whether TLS is used."""
-    return url.host or "", url.port or 0, url.scheme == "https"
-
-
-@lru_cache(maxsize=256)
-def _request_line(method: str, url: URL) -> str:
-    """Return the request line and the host. Backends have few addresses."""
-    host = url.host_subcomponent or ""
-    return f"{method} {url.raw_path_qs} HTTP/1.1\r\nhost: {host if url.is_default_port() else f'{host}:{url.port}'}"
 
 
 @cache

@@ -283,7 +283,7 @@ class HttpBackend(ConfiguredBackend):
         return HttpCall(self, self.addressed(wire, info), context)
 
     def context(self, request: Request, info: CallInfo, lost: Losses) -> Context:
-        model = self.model_for(request.model)
+        model = self.names.model_for(request.model)
         return Context(
             info.run_id,
             info.thread_id,
@@ -321,11 +321,13 @@ class HttpBackend(ConfiguredBackend):
         return self.url.with_path(whole, encoded=True).with_query(self.url.query)
 
     def address_of(self, wire: WireRequest) -> URL:
-        """Return where a request goes."""
+        """Return where a request goes, with its query."""
         if wire.rooted:
             check_path(wire.path)
-            return self.url.with_path(wire.path, encoded=True).with_query(self.url.query)
-        return self.address(wire.path)
+            address = self.url.with_path(wire.path, encoded=True).with_query(self.url.query)
+        else:
+            address = self.address(wire.path)
+        return address.extend_query(wire.query) if wire.query else address
 
     async def models(self) -> list[ModelInfo]:
         if not isinstance(self.dialect, ModelsDialect):
@@ -420,19 +422,16 @@ class HttpBackend(ConfiguredBackend):
 
     def answer(self, wire: WireRequest) -> Awaitable[HttpAnswer]:
         """Send the request of a run, and return the answer once its head is there. Raises what the client raises."""
-        return self._by_aiohttp(wire) if self._client is None else self._authorized(wire, self._by_httptools)
+        if self._client is None:
+            return self._by_aiohttp(wire)
+        return self._authorized(wire, self._by_httptools) if self._credentials is not None else self._by_httptools(wire)
 
     async def _by_aiohttp(self, wire: WireRequest) -> HttpAnswer:
         return AiohttpAnswer(self, await self.ask(wire))
 
     def _by_httptools(self, wire: WireRequest) -> Awaitable[HttpAnswer]:
         assert self._client is not None
-        return self._client.request(wire.method, self._target(wire), wire.headers, wire.body)
-
-    def _target(self, wire: WireRequest) -> URL:
-        """Return where a request goes, with its query."""
-        address = self.address_of(wire)
-        return address.extend_query(wire.query) if wire.query else address
+        return self._client.request(wire.method, self.address_of(wire), wire.headers, wire.body)
 
     async def ask(self, wire: WireRequest) -> aiohttp.ClientResponse:
         """The head of the answer. Raises what aiohttp raises, and `BackendError` if there are no credentials.
@@ -461,7 +460,7 @@ class HttpBackend(ConfiguredBackend):
 
     async def _authorize(self, credentials: Credentials, wire: WireRequest) -> None:
         try:
-            wire.headers = {**wire.headers, **await credentials.headers(wire, self._target(wire))}
+            wire.headers = {**wire.headers, **await credentials.headers(wire, self.address_of(wire))}
         except BackendError as error:
             log.warning("backend %s: %s", self.name, error.failure.cause)
             raise
@@ -475,7 +474,6 @@ class HttpBackend(ConfiguredBackend):
                     return await session.request(
                         wire.method,
                         address,
-                        params=wire.query or None,
                         data=(LargeBody(io.BytesIO(body), sending) if len(body) > LARGE_BODY else body) or None,
                         headers=wire.headers,
                         allow_redirects=False,
@@ -497,8 +495,7 @@ class HttpBackend(ConfiguredBackend):
             await self._authorize(self._credentials, wire)
         return await self.session.request(
             wire.method,
-            self.address(wire.path),
-            params=wire.query or None,
+            self.address_of(wire),
             data=body,
             headers=wire.headers,
             allow_redirects=False,

@@ -42,6 +42,8 @@ PRIVATE_OPERATIONS = frozenset(
 """
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+PREFLIGHT = istr("access-control-request-method")
+"""The header that tells a browser's CORS preflight from other requests of `OPTIONS`."""
 _FETCH = tuple(map(istr, ("sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "sec-fetch-user")))
 """Headers by which browsers describe a request (Fetch Metadata). Pages can neither set nor leave them out."""
 _PRIVATE = frozenset({"internal", "local", "localhost"})
@@ -79,7 +81,7 @@ class OriginPolicy:
             return
         hosts = http.headers.getall(hdrs.HOST, [])
         # HTTP/1.0 may leave it out; no browser does.
-        if len(hosts) > 1 or (hosts and not self._is_known(_name(hosts[0]))):
+        if len(hosts) > 1 or (hosts and (name := _name(hosts[0])) not in self.hosts and not self._is_local_name(name)):
             raise RequestError(
                 "This server does not accept this Host (server.hosts, server.public_url).",
                 code=ErrorCode.FORBIDDEN,
@@ -109,9 +111,7 @@ class OriginPolicy:
             raise _forbidden(f"Pages of {origin[:100]!r} may not call this server (server.cors.origins).")
         return Initiator(origin, is_foreign=foreign, may_read=named or self._any or not own)
 
-    def _is_known(self, name: str) -> bool:
-        if self.hosts is None or name in self.hosts:
-            return True
+    def _is_local_name(self, name: str) -> bool:
         return self.may_have_address and bool(name) and (_is_address(name) or _is_private(name))
 
     def check_endpoint(self, initiator: Initiator, *, private: bool, local: bool = False) -> None:
@@ -145,7 +145,7 @@ class OriginPolicy:
             headers["access-control-allow-credentials"] = "true"
         headers["access-control-expose-headers"] = _EXPOSED
         if is_preflight:
-            headers["access-control-allow-methods"] = http.headers["access-control-request-method"]
+            headers["access-control-allow-methods"] = http.headers[PREFLIGHT]
             headers["access-control-allow-headers"] = http.headers.get("access-control-request-headers", "*")
             headers["access-control-max-age"] = "600"
             if named and "access-control-request-private-network" in http.headers:
@@ -180,11 +180,6 @@ class Initiator:
         """
         if http.can_read_body and not is_json(http):
             raise RequestError("Expected a body of content-type application/json.", status=415, param="content-type")
-
-
-def is_preflight(http: web.Request) -> bool:
-    """Return whether this is a browser's CORS preflight."""
-    return http.method == "OPTIONS" and "access-control-request-method" in http.headers
 
 
 def is_json(http: web.Request) -> bool:

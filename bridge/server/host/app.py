@@ -28,6 +28,7 @@ from bridge.server.requests.guard import Guard
 from bridge.server.requests.http_messages import REQUEST_ID
 from bridge.server.requests.state import STATE, Hosting, State, Task
 from bridge.server.requests.writing import StreamedResponse
+from bridge.stores.memory_budget import LoadedBytes
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -143,14 +144,15 @@ def _chosen(choices: list[tuple[Endpoint, Handler]]) -> Handler:
 
 def _guarded(operation: Serve, endpoint: Endpoint, route: Route, state: State) -> Handler:
     """Return what serves an endpoint: the checks of its caller, then its operation."""
-    guard = Guard(endpoint, route, state.bridge, state.origins, state.identity, state.limits, lambda: state.draining)
+    guard = Guard(endpoint, route, state.bridge, state.origins, state.identity, state.limits, state)
 
     async def handle(http: web.Request) -> web.StreamResponse:
         exchange = http[EXCHANGE]
-        exchange.enter(guard)
+        exchange.guard = guard
+        guard.check(http, exchange.initiator)
         if guard.identifies:
             exchange.user = await guard.identify(http)
-        with state.bridge.counting():
+        with LoadedBytes(state.bridge.memory_budget):
             return await operation(exchange)
 
     return handle

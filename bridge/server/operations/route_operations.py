@@ -41,7 +41,7 @@ from bridge.server.operations.response_endpoints import (
     serve_run_or_background,
 )
 from bridge.server.operations.rpc_endpoint import RpcHandler
-from bridge.server.operations.run_endpoint import serve_answer_or_run, serve_run
+from bridge.server.operations.run_endpoint import attend, serve_answer_or_run
 from bridge.server.operations.single_run_endpoints import SessionLocks, serve_single_durable, serve_stop, single_run
 from bridge.server.operations.task_endpoints import serve_status, serve_task
 from bridge.server.operations.tool_calls import ToolServer
@@ -143,7 +143,7 @@ class RouteOperations:
             return serve_durable
         if isinstance(route.dialect, AnsweringDialect):
             return serve_answer_or_run
-        return serve_run_or_background if route.in_background else serve_run
+        return serve_run_or_background if route.in_background else attend
 
     def _tool_server(self) -> Serve:
         """What serves all messages to this route: those of one endpoint may concern the calls of another."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from aiohttp import web
@@ -30,11 +30,6 @@ from bridge.translation.framing import sse
 log = logging.getLogger("bridge.server")
 
 
-def serve_run(exchange: ServerExchange) -> Awaitable[web.StreamResponse]:
-    """Answer a request with a run that lives as long as its client waits."""
-    return attend(exchange)
-
-
 async def serve_answer_or_run(exchange: ServerExchange) -> web.StreamResponse:
     """Answer a request with a run, unless its dialect answers it itself."""
     request, caller = await exchange.decode()
@@ -46,7 +41,10 @@ async def serve_answer_or_run(exchange: ServerExchange) -> web.StreamResponse:
 async def attend(
     exchange: ServerExchange, request: Request | None = None, caller: RunCaller | None = None
 ) -> web.StreamResponse:
-    """Run a request in a slot of its owner, and answer it. `request` and `caller`: if it was decoded already."""
+    """Run a request in a slot of its owner, and answer it: the run lives as long as its client waits.
+
+    `request` and `caller`: if it was decoded already.
+    """
     if request is None or caller is None:
         # The body is read before a slot is taken: a client that sends slowly holds up nobody.
         request, caller = await exchange.decode()

@@ -75,7 +75,7 @@ class AccessRecord:
         self.back, self.tried, self.continued_at = tries.attempt.backend.name, tries.backends, run.continued_at
         self.ended(reader.finish_reason, reader.failure)
         if self.metrics is not None:
-            self.metrics.run(self.route, self.front, run, self.user)
+            self.metrics.run(self.route, self.front, run, self.user, self.lost)
             if self.streaming:
                 self.metrics.reads(self.route, self.front, self.back, run.clock)
         if self._spent is not None:

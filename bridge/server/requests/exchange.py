@@ -28,7 +28,7 @@ from bridge.model.error_paths import note_places
 from bridge.model.jsontext import repeats
 from bridge.run.run import Run
 from bridge.server.auth.audit_log import AuditLog
-from bridge.server.auth.cors import Initiator, is_preflight
+from bridge.server.auth.cors import PREFLIGHT, Initiator
 from bridge.server.requests.access_log import AccessRecord
 from bridge.server.requests.bodies import Bodies
 from bridge.server.requests.guard import Guard
@@ -112,7 +112,7 @@ class ServerExchange:
         self.http = http
         self.bridge = bridge
         self.server: ServerSection = bridge.config.server
-        self.is_preflight = is_preflight(http)
+        self.is_preflight = http.method == "OPTIONS" and PREFLIGHT in http.headers
         self.run_id = urandom(16).hex()
         self.request_id = sent if sent is not None and is_request_id(sent) else self.run_id
         self._audit_log = audit_log
@@ -133,11 +133,6 @@ class ServerExchange:
         return own
 
     # ------------------------------------------------------------------ who sent it
-
-    def enter(self, guard: Guard) -> None:
-        """Check all of the endpoint of `guard` that needs no key. Raises `BridgeError`."""
-        self.guard = guard
-        guard.check(self.http, self.initiator)
 
     async def admit(self) -> None:
         """Check one more message of a connection or a batch as if it had come alone. Raises what `Guard.identify`
@@ -168,10 +163,11 @@ class ServerExchange:
         Raises `RequestError` for a body that cannot be read, is too large or too late, and for one of a page that is
         not declared as JSON; `BackendError` where too many are being read.
         """
-        http = self.http
+        http, guard = self.http, self.guard
+        assert guard is not None, "a body is read for an endpoint"
         if self.initiator is not None:
             self.initiator.check_json(http)
-        body = await self.bodies.read(http, self.user)
+        body = await guard.bodies.read(http, self.user)
         query = http.query if "?" in http.raw_path else _NO_QUERY
         return WireRequest(http.method, self.path, http.headers, query, http.match_info, body)
 
@@ -195,7 +191,8 @@ class ServerExchange:
         if self.bridge.tracing is not None:
             self._span = spanned(self.bridge.tracing, self.http, self.report)
             self._span.__enter__()
-        self._watch = self.bridge.watch_of(self.http.headers, self._watched)
+        if self.bridge.watchers:
+            self._watch = self.bridge.watch_of(self.http.headers, self._watched)
         if handler.watches:
             self._watch_client()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from aiohttp import web
 
@@ -19,6 +19,14 @@ _CONNECTED = frozenset({Operation.SOCKET, Operation.CONNECT})
 """Operations of connections, whose messages count, and not they themselves."""
 
 
+class Stopping(Protocol):
+    """A server that stops some day."""
+
+    @property
+    def draining(self) -> bool:
+        """It is about to stop."""
+
+
 class Guard:
     """The checks of one endpoint of a route, made once for all requests to it."""
 
@@ -30,9 +38,9 @@ class Guard:
         origins: OriginPolicy,
         identity: Identity,
         limits: ServerLimits,
-        is_draining: Callable[[], bool],
+        server: Stopping,
     ) -> None:
-        """`is_draining`: whether the server is about to stop. It takes no new work then, but still ends what runs."""
+        """`server` takes no new work when it is about to stop, but still ends what runs."""
         self.dialect = route.dialect
         self.operation = endpoint.operation
         self.route = route
@@ -51,7 +59,7 @@ class Guard:
         self._counts = limits.has_rates and not endpoint.public
         self.identifies = self._asks or self._counts
         """False where every caller is the same user, and none is counted."""
-        self._is_draining = is_draining
+        self._server = server
         self._ends = endpoint.public or endpoint.operation in (Operation.STOP, Operation.CANCEL)
 
     def check(self, http: web.Request, initiator: Initiator | None) -> None:
@@ -64,7 +72,7 @@ class Guard:
             # A reader who comes back to a durable run reads what is kept.
             private = self.operation in PRIVATE_OPERATIONS or (self.route.durable and "last-event-id" in http.headers)
             self._origins.check_endpoint(initiator, private=private, local=self._is_local)
-        if not self._ends and self._is_draining():
+        if not self._ends and self._server.draining:
             text = "The server is stopping; another one, or the next one, will take this request."
             raise BackendError(text, code=ErrorCode.OVERLOADED, headers={"retry-after": "1"})
 

@@ -256,7 +256,8 @@ class Slot:
             self._shared = None
         while self._taken:
             self._taken -= 1
-            self._slots.leave(self._user, self._pools[self._taken])
+            if self._pools[self._taken].leave():
+                self._slots.freed.set()
         own, self._own = self._own, None
         if own is not None:
             self._slots.leave(self._user, own)
