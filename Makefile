@@ -85,8 +85,8 @@ test: $(VENV)/.dev $(if $(ALL),$(OTHERS))  ## run the tests for each commit; ALL
 		$(if $(AGAIN),|| $(BIN)/python -m tests.again $$? $(AGAIN))
 
 # Of the tests that are marked `turns`, a commit runs a part of the pairs for each test, so that each pair is in some.
-pairs: $(VENV)/.dev  ## run the tests of pairs with the pairs that `make test ALL=1` leaves out
-	$(PYTEST) -m rest $(ARGS)
+pairs: $(VENV)/.dev $(OTHERS)  ## run the tests of pairs with the pairs that `make test ALL=1` leaves out
+	$(PYTEST) -m "rest and not interop_all" $(ARGS)
 
 # Without it, the processes of `make test` start together and each writes the same files. Failures: see `make test`.
 bytecode: $(VENV)/.dev

@@ -46,6 +46,7 @@ USER = "ann"
 FRONTS = [name for name in registry.over_http() if name not in ("agent-runs", "acp", "mcp")]
 """Dialects whose clients ask and are answered by one request."""
 fronts = pytest.mark.parametrize("front", FRONTS)
+turns = pytest.mark.turns(3)
 with_tools = pytest.mark.parametrize(
     "front", [name for name in FRONTS if registry.get(name).capabilities.request(Feature.TOOLS) is not Support.DROP]
 )
@@ -188,9 +189,10 @@ def user(text: str) -> Message:
     return Message("user", [Text(text)], id=f"u-{text}")
 
 
-# ---------------------------------------------------------------------- every frontend
+# ---------------------------------------------------------------------- every frontend, each in some of these tests
 
 
+@turns
 @fronts
 async def test_text_thinking_tools_and_a_failure(service: Service, front: str, tmp_path: Path) -> None:
     async with bridge(service, tmp_path, front) as base:
@@ -221,20 +223,7 @@ async def test_text_thinking_tools_and_a_failure(service: Service, front: str, t
     assert "assistant: You said: hello 你好 🙂" in heard
 
 
-@with_tools
-async def test_a_tool_that_the_client_runs(service: Service, front: str, tmp_path: Path) -> None:
-    async with bridge(service, tmp_path, front) as base:
-        client = Client(base, front, tmp_path)
-        first = await client.ask(user("external"))
-        (call,) = first.calls
-        assert (call.name, json.loads(call.arguments)) == ("client_clock", {"zone": "UTC"})
-        assert (first.failure, first.results) == (None, [])
-        second = await client.ask(Message("tool", [ToolResult(call.call_id, [Text("12:00")])], id="r1"))
-        assert (second.text, second.failure) == ("Tools said: 12:00", None)
-        third = await client.ask(user("again"))
-        assert third.text == "You said: again 你好 🙂"
-
-
+@turns
 @fronts
 @pytest.mark.parametrize("agrees", [True, False], ids=["yes", "no"])
 async def test_a_permission(service: Service, front: str, agrees: bool, tmp_path: Path) -> None:
@@ -256,6 +245,21 @@ async def test_a_permission(service: Service, front: str, agrees: bool, tmp_path
         assert ("sent to bob" in second.text) == agrees
         assert ("denied" in second.text) == (not agrees)
         assert (await client.ask(user("on"))).text == "You said: on 你好 🙂"
+
+
+@turns
+@with_tools
+async def test_a_tool_that_the_client_runs(service: Service, front: str, tmp_path: Path) -> None:
+    async with bridge(service, tmp_path, front) as base:
+        client = Client(base, front, tmp_path)
+        first = await client.ask(user("external"))
+        (call,) = first.calls
+        assert (call.name, json.loads(call.arguments)) == ("client_clock", {"zone": "UTC"})
+        assert (first.failure, first.results) == (None, [])
+        second = await client.ask(Message("tool", [ToolResult(call.call_id, [Text("12:00")])], id="r1"))
+        assert (second.text, second.failure) == ("Tools said: 12:00", None)
+        third = await client.ask(user("again"))
+        assert third.text == "You said: again 你好 🙂"
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def by_fields(heard: Heard) -> list[Step]:
     return [Say("".join(f"[[ ## {name} ## ]]\n{value}\n\n" for name, value in fields.items()))]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("back", BACKS)
 @pytest.mark.parametrize(
     "name",

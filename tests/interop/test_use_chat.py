@@ -28,6 +28,8 @@ VERSIONS = ("5", "6", "7")
 BACKS = ("openai-chat", "ag-ui", "agentscope")
 versions = pytest.mark.parametrize("version", VERSIONS)
 backs = pytest.mark.parametrize("back", BACKS)
+turns = pytest.mark.turns(3)
+"""Of the builds of the library and the agents, each with some: what one side says is the same for any other side."""
 HALF = "half of the answer"
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -147,6 +149,7 @@ async def chatting(
 expect.set_options(timeout=PATIENCE)
 
 
+@turns
 @versions
 @backs
 @pytest.mark.parametrize("bodies", ["whole", "last"])
@@ -181,6 +184,7 @@ async def test_a_talk(browser: Browser, origin: str, tmp_path: Path, version: st
         assert len(results) == 1 + chat.agent.runs_tools
 
 
+@turns
 @versions
 @backs
 async def test_stop(browser: Browser, origin: str, tmp_path: Path, version: str, back: str) -> None:
@@ -195,6 +199,7 @@ async def test_stop(browser: Browser, origin: str, tmp_path: Path, version: str,
         await chat.reads("answer 2")
 
 
+@turns
 @versions
 @pytest.mark.parametrize(("back", "question"), [("ag-ui", "delete"), ("ag-ui", "ask"), ("agentscope", "ask")])
 @pytest.mark.parametrize("bodies", ["whole", "last"])
@@ -231,6 +236,7 @@ async def test_another_answer(browser: Browser, origin: str, tmp_path: Path, ver
             assert chat.agent.heard[-1].conversation == [("user", "hello")]
 
 
+@turns
 @versions
 @backs
 async def test_a_reload(browser: Browser, origin: str, tmp_path: Path, version: str, back: str) -> None:

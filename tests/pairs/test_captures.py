@@ -77,6 +77,7 @@ def check_error(seen: Seen, expect: dict[str, Any]) -> None:
 CHAT = json.loads((CAPTURES / "openai-chat/index.json").read_text())["captures"]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
 @pytest.mark.parametrize(("capture", "front"), in_turn(CHAT))
 async def test_openai_chat_capture(front: str, mode: str, capture: dict[str, Any]) -> None:
@@ -159,6 +160,7 @@ def check_completed(seen: Seen, expect: dict[str, Any], front: str, mode: str) -
 RESPONSES = json.loads((CAPTURES / "openai-responses/index.json").read_text())["captures"]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
 @pytest.mark.parametrize(("capture", "front"), in_turn(RESPONSES))
 async def test_openai_responses_capture(front: str, mode: str, capture: dict[str, Any]) -> None:
@@ -199,6 +201,7 @@ def scope_bytes(case: dict[str, Any]) -> bytes:
     return data
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
 @pytest.mark.parametrize(("case", "front"), in_turn(SCOPE))
 async def test_agentscope_capture(front: str, mode: str, case: dict[str, Any]) -> None:
@@ -256,6 +259,7 @@ def check_scope(seen: Seen, expect: dict[str, Any], front: str) -> None:
 CLAUDE = json.loads((CAPTURES / "anthropic-messages/index.json").read_text())["captures"]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("mode", ["streamed", "whole"])
 @pytest.mark.parametrize(("capture", "front"), in_turn(CLAUDE))
 async def test_anthropic_messages_capture(front: str, mode: str, capture: dict[str, Any]) -> None:

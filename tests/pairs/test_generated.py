@@ -7,7 +7,7 @@ import pytest
 from bridge.contract import registry
 from bridge.testing import PairConformance
 
-pytestmark = [pytest.mark.sampled(5), pytest.mark.turns(4)]
+pytestmark = [pytest.mark.sampled(5), pytest.mark.turns(8)]
 
 
 class TestPairs(PairConformance):
