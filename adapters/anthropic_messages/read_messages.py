@@ -35,6 +35,11 @@ ROLES = ("user", "assistant", "system")
 _SPEAKERS = frozenset({"user", "assistant"})
 ASIDES = "asides"
 """The key of such blocks in a message's extras, as pairs of an index among its parts and the block."""
+ADDITION, REMOVAL = "tool_addition", "tool_removal"
+"""Blocks that change the tools from there on, and say nothing."""
+DECLARED = "declared"
+"""The key, in a request's notes, of the tools of its body, where such blocks change them."""
+_SILENT = frozenset({ADDITION, REMOVAL, "container_upload", "mcp_tool_listing"})
 BLOCK = "block"
 """Marks a `Data` whose value is a content block of this dialect."""
 INSIDE = "inside"
@@ -50,11 +55,15 @@ _PDF, _PLAIN = "application/pdf", "text/plain"
 
 
 class MessageReader:
-    """Reads the messages of one request in order; it remembers calls, since results name them only by id."""
+    """Reads the messages of one request in order; it remembers calls, since results name them only by id.
+
+    `changes` are the blocks that add and remove tools, in their order.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         self.asides = 0
+        self.changes: list[Node] = []
 
     def read_all(self, body: Node) -> list[Message]:
         """The list `messages`. Raises `RequestError`."""
@@ -82,6 +91,8 @@ class MessageReader:
                 results.append(Message("tool", [self._result(block)], places=(node.path, block.at("content"))))
             elif _is_aside(block, role):
                 asides.append([len(parts), block.value])
+                if block.get("type") in (ADDITION, REMOVAL):
+                    self.changes.append(block)
             else:
                 parts.append(self._part(block))
                 places.append(block.path)
@@ -132,7 +143,7 @@ def _is_aside(block: Node, role: str) -> bool:
     kind = block.need_string("type")
     if kind in _READERS or kind == "tool_use":
         return False
-    return role == "assistant" or kind == "container_upload" or kind.endswith("_tool_result")
+    return role == "assistant" or kind in _SILENT or kind.endswith("_tool_result")
 
 
 def read_part(block: Node) -> Part:

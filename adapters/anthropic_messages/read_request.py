@@ -12,7 +12,7 @@ from bridge.contract import Context, WireRequest
 from bridge.dialects.anthropic_messages.client_tools import client_tool
 from bridge.dialects.anthropic_messages.fields import FIELDS
 from bridge.dialects.anthropic_messages.options import FrontOptions
-from bridge.dialects.anthropic_messages.read_messages import ASIDES, MessageReader, read_system
+from bridge.dialects.anthropic_messages.read_messages import ASIDES, DECLARED, REMOVAL, MessageReader, read_system
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, given, noted
 from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
 from bridge.toolkit.check import Node, body_of, model_in, wrong
@@ -48,6 +48,9 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     request.metadata, request.user_id = metadata.rest({"user_id"}), metadata.string("user_id")
     request.thread_id = thread_in(request.metadata, wire)
     request.tools = _tools(body)
+    if reader.changes:
+        notes[DECLARED] = body.get("tools")
+        request.tools = _changed(request.tools or [], reader.changes) or None
     request.tool_choice, request.parallel_tool_calls = _tool_choice(body)
     if not body.get("mcp_servers"):
         check_choice(request.tool_choice, request.tools or (), "tool_choice")
@@ -86,6 +89,25 @@ def _tools(body: Node) -> list[Tool] | None:
     those that Anthropic runs (`web_search_...`). The latter stay out for other backends, unless the model must use one.
     """
     return None if body.get("tools") is None else [_tool(node) for node in body.objects("tools")]
+
+
+def _changed(tools: list[Tool], changes: list[Node]) -> list[Tool]:
+    """The tools after all that the conversation adds and removes. Tools of MCP servers are not known here."""
+    known = {tool.name: tool for tool in tools}
+    removed: dict[str, Tool] = {}
+    for change in changes:
+        node = change.need_object("tool")
+        kind = node.need_string("type")
+        if kind == "tool_definition":
+            tool = _tool(node.need_object("definition"))
+            known[tool.name] = tool
+        elif kind == "tool_reference" and change.get("type") == REMOVAL:
+            name = node.need_string("name")
+            if (tool_removed := known.pop(name, None)) is not None:
+                removed[name] = tool_removed
+        elif kind == "tool_reference" and (name := node.need_string("name")) in removed:
+            known[name] = removed.pop(name)
+    return list(known.values())
 
 
 def _tool(node: Node) -> Tool:

@@ -9,7 +9,7 @@ from bridge.contract import Context, Feature, WireRequest
 from bridge.dialects.anthropic_messages.client_tools import is_client_tool
 from bridge.dialects.anthropic_messages.fields import FIELDS
 from bridge.dialects.anthropic_messages.options import BackOptions
-from bridge.dialects.anthropic_messages.read_messages import ASIDES, BILLING_BLOCKS, BILLING_LINE
+from bridge.dialects.anthropic_messages.read_messages import ASIDES, BILLING_BLOCKS, BILLING_LINE, DECLARED
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, VERSION_HEADER, own
 from bridge.dialects.anthropic_messages.write_messages import LOSSES, MessageWriter, shortest
 from bridge.model import Request, Tool, ToolMode
@@ -71,6 +71,10 @@ def _encoded(request: Request, context: Context) -> tuple[dict[str, Any], dict[s
     notes = extras.pop(NOTES, {})
     extras = {**notes.get("fields", {}), **extras}
     body = _body(request, context, options)
+    if DECLARED in notes:
+        body = (
+            {**body, "tools": notes[DECLARED]} if notes[DECLARED] else {k: v for k, v in body.items() if k != "tools"}
+        )
     _set_thinking(body, request, context, options, extras)
     _set_marks(body, request, context, options)
     _restore_billing(body, notes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridge.contract import Context, WireRequest
+from bridge.contract import Context, Feature, WireRequest
 from bridge.dialects.gemini.fields import CONFIG
 from bridge.dialects.gemini.read_messages import ContentReader, read_system
 from bridge.dialects.gemini.schema import json_schema
@@ -68,6 +68,9 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     request.tools, request.tool_choice = _tools(body), _tool_choice(tool_config, notes)
     if tool_config:
         check_choice(request.tool_choice, request.tools or (), tool_config.at("functionCallingConfig"))
+        calling = tool_config.object("functionCallingConfig")
+        if calling is not None and calling.get("streamFunctionCallArguments"):
+            context.lost.add(Feature.EXTRAS, "streamFunctionCallArguments")
     request.model = _model(model, context)
     request.thread_id = thread_in({}, wire)
     request.response_format = _response_format(config)
@@ -173,8 +176,8 @@ def _tools(body: Spelled) -> list[Tool] | None:
     for node in body.objects("tools"):
         tools += [_function(each) for each in node.objects("functionDeclarations")]
         for name, value in given(node.rest({"functionDeclarations"})).items():
-            if not isinstance(value, dict):
-                wrong(node.at(name), "an object", value)
+            if not isinstance(value, dict | list):  # MCP servers are a list
+                wrong(node.at(name), "an object or a list", value)
             tools.append(Tool(name, extras=noted({name: value}), kind=name, optional=True))
     return tools
 

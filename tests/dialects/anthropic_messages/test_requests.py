@@ -60,6 +60,13 @@ def result(call_id: str = "toolu_1", content: Any = "ok", **more: Any) -> dict[s
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **more}
 
 
+def changed(kind: str, tool: str | dict[str, Any]) -> dict[str, Any]:
+    """A block that adds or removes a tool: one that is declared, by its name, or one that it defines itself."""
+    if isinstance(tool, str):
+        return {"type": kind, "tool": {"type": "tool_reference", "name": tool}}
+    return {"type": kind, "tool": {"type": "tool_definition", "definition": tool}}
+
+
 def text(said: str, **more: Any) -> dict[str, Any]:
     return {"type": "text", "text": said, **more}
 
@@ -297,6 +304,15 @@ ALIKE: dict[str, Any] = {
         ],
         stream=True,
     ),
+    "tools that change": asked(
+        [
+            user(changed("tool_removal", "f"), text("x")),
+            assistant(text("z")),
+            user(text("y"), changed("tool_addition", {"name": "g", "input_schema": {"type": "object"}})),
+        ],
+        tools=[{"name": "f", "input_schema": {"type": "object"}}],
+        stream=True,
+    ),
     "a block of another type with a text alone": asked([user({"type": "memo", "text": "x"})], stream=True),
     "pictures": asked(
         [user({"type": "image", "source": {"type": "url", "url": "https://x.test/a"}},
@@ -366,6 +382,27 @@ def test_other_dialects_see_neither_half_of_a_server_tool() -> None:
     sent_on = json.loads(registry.get("openai-chat").encode_request(wanted, context).body)
     assert [t["function"]["name"] for t in sent_on["tools"]] == ["f", "bash"]
     assert {"extras", "tools"} <= set(context.lost.names)
+
+
+@pytest.mark.parametrize(
+    ("changes", "offered"),
+    [
+        ([], ["f", "h"]),
+        ([changed("tool_removal", "f")], ["h"]),
+        ([changed("tool_removal", "f"), changed("tool_addition", "f")], ["h", "f"]),
+        ([changed("tool_addition", {"name": "g", "input_schema": {"type": "object"}})], ["f", "h", "g"]),
+        ([changed("tool_removal", "unknown"), changed("tool_addition", "h")], ["f", "h"]),
+        ([changed("tool_removal", "f"), changed("tool_removal", "h")], []),
+    ],
+)
+def test_tools_that_a_conversation_changes_are_those_of_other_dialects(changes: list[Any], offered: list[str]) -> None:
+    tools = [{"name": name, "input_schema": {"type": "object"}} for name in ("f", "h")]
+    wanted = request(asked([user(text("a"), *changes)], tools=tools))
+    from bridge.contract import registry
+
+    sent_on = json.loads(registry.get("openai-chat").encode_request(wanted, back()).body)
+    assert [t["function"]["name"] for t in sent_on.get("tools", [])] == offered
+    assert sent_on["messages"] == [{"role": "user", "content": "a"}]
 
 
 # ---------------------------------------------------------------------- from other dialects

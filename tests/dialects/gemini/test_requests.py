@@ -182,13 +182,13 @@ def test_fields_that_only_gemini_has_go_to_gemini_and_are_named_elsewhere() -> N
         "safetySettings": [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
         "cachedContent": "cachedContents/1",
         "generationConfig": {"topK": 20.0, "responseModalities": ["TEXT"], "temperature": 0.5},
-        "tools": [{"googleSearch": {}}, {"codeExecution": {}, "urlContext": {}}],
+        "tools": [{"googleSearch": {}}, {"codeExecution": {}, "urlContext": {}}, {"mcpServers": [SERVER]}],
         "toolConfig": {"functionCallingConfig": {"mode": "VALIDATED"}, "retrievalConfig": {"languageCode": "de"}},
     }
     body = user(**more)
     out = body_of(read(body))
     assert {name: out[name] for name in more if name != "tools"} == {n: v for n, v in more.items() if n != "tools"}
-    assert out["tools"] == [{"googleSearch": {}}, {"codeExecution": {}}, {"urlContext": {}}]
+    assert out["tools"] == [{"googleSearch": {}}, {"codeExecution": {}}, {"urlContext": {}}, {"mcpServers": [SERVER]}]
     translator = Translator("openai-chat", "gemini", model="m")
     translator.request(json.dumps(body).encode(), client="gemini")
     assert {"extras", "tools"} <= set(translator.lost)
@@ -272,6 +272,7 @@ def test_the_shape_of_an_answer() -> None:
     )
 
 
+SERVER = {"name": "docs", "streamableHttpTransport": {"url": "https://mcp.example"}}
 SHAPED = ResponseFormat("json_schema", schema=CITY)
 
 
@@ -293,6 +294,15 @@ def test_each_form_in_which_the_documents_ask_for_a_shape(config: Any, wanted: R
     spelled = {"response_format": "responseFormat", "response_mime_type": "responseMimeType"}
     spelled["_response_json_schema"] = "_responseJsonSchema"
     assert sent == {spelled.get(name, name): value for name, value in config.items()}
+
+
+def test_arguments_in_pieces_are_named_as_lost() -> None:
+    """A call comes whole, which any client reads; this one waits for pieces."""
+    calling = {"mode": "ANY", "streamFunctionCallArguments": True}
+    body = user(tools=[{"functionDeclarations": [{"name": "f"}]}], toolConfig={"functionCallingConfig": calling})
+    translator = Translator("gemini", "gemini", model="m")
+    translator.request(json.dumps(body).encode(), client="gemini")
+    assert translator.lost_details == {"extras": "streamFunctionCallArguments"}
 
 
 def test_formats_of_media_are_for_this_dialect_alone() -> None:
