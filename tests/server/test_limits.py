@@ -273,6 +273,21 @@ async def test_tokens_of_a_run_that_is_left_count_by_an_estimate(stream: bool) -
             assert refused.json["error"]["message"] == "This key has used its 400 tokens of today (UTC)."
 
 
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tokens_that_a_backend_does_not_report_count_by_an_estimate(stream: bool) -> None:
+    """Over a passthrough route it is the client who asks for them, or not."""
+    long = {**HELLO, "stream": stream, "messages": [{"role": "user", "content": "word " * 400}]}
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        route = {"dialect": "openai-chat", "path": "/v1", "backend": "it", "passthrough": True}
+        setup = config(backend.url, route=route, per_key={"tokens_per_day": 400})
+        setup["routes"] = setup["routes"][:1]
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            assert (await post(url, long, **ANN)).status == 200
+            assert (await post(url, HELLO, **ANN)).status == 429
+
+
 async def test_tokens_of_a_canceled_run_count_by_an_estimate(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "bridge.runs")
     setup = config(route={"dialect": "openai-responses", "path": "/v1", "backend": "it"})
