@@ -2,7 +2,8 @@
 
 Models behind one API differ in the parameters that they take, and only the refusal says so. Each row of `AMENDMENTS`
 names what the refusal is about, changes the request or its body, and has the report that it came from. A row for a body
-is remembered for the backend and the model, so that later requests are amended before they are sent. What is amended is
+is remembered for the backend, the model and the owner, so that later requests are amended before they are sent: a
+refusal repeats words of the client, and what one client can have said changes nothing for others. What is amended is
 named as lost, and logged once for each backend and model. Passthrough routes are never amended.
 """
 
@@ -45,10 +46,10 @@ Body = dict[str, Any]
 
 MOST_TRIES = 4
 """Amended tries of one request."""
-_MOST_MODELS = 256
-"""Models of one backend whose amendments are remembered; clients may name any."""
+_MOST_MODELS = 1024
+"""Models of owners at one backend whose amendments are remembered; clients may name any."""
 _MOST_ROWS = 32
-"""Amendments that are remembered for one model; a refusal may name any field."""
+"""Amendments that are remembered for one model of an owner; a refusal may name any field."""
 _LONGEST = 4096
 """Characters of a refusal that are read."""
 
@@ -63,7 +64,7 @@ class ParameterRefusal:
     @property
     def is_unsupported(self) -> bool:
         """Return whether the backend does not take a parameter at all, whatever its value is."""
-        return _UNSUPPORTED.search(self.words) is not None
+        return _UNSUPPORTED.search(_QUOTED_NAME.sub("", self.words)) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ _NAMES = (
     re.compile(r"\b([a-z_]{1,40}) (?:parameter|argument|field)\b"),
 )
 _QUOTED = re.compile(r"[`'\"]([a-z_]{1,40})(?:[.\[][^`'\"]{0,80})?[`'\"]")
+_QUOTED_NAME = re.compile(r"(?<!\w)([`'\"])[\w.\[\]-]{1,80}\1(?!\w)")
+"""A name in quotes, which may be the client's: a schema has a property called 'deprecated'."""
 _PATH = re.compile(r"[a-zA-Z_]{1,40}")
 
 
@@ -650,25 +653,33 @@ class Remembered:
     """The amendments that the models of one backend need.
 
     Attributes:
-        models: The amendments of each model that needs some.
+        models: The amendments of each owner and model that needs some.
     """
 
     def __init__(self, backend: str) -> None:
-        self.models: OrderedDict[str, tuple[Amendment, ...]] = OrderedDict()
+        self.models: OrderedDict[tuple[str, str | None], tuple[Amendment, ...]] = OrderedDict()
         self._backend = backend
+        self._logged: OrderedDict[tuple[str | None, str], None] = OrderedDict()
 
-    def rows(self, model: str | None) -> tuple[Amendment, ...]:
-        """Return what every request for this model needs."""
-        return self.models.get(model or "", ())
+    def rows(self, owner: str, model: str | None) -> tuple[Amendment, ...]:
+        """Return what every request of this owner for this model needs."""
+        return self.models.get((owner, model), ())
 
-    def add(self, model: str | None, row: Amendment, failure: Failure) -> None:
+    def add(self, owner: str, model: str | None, row: Amendment, failure: Failure) -> None:
         """Remember a row for a model, and log it."""
-        name = model or ""
-        known = self.models.pop(name, ())
+        known = self.models.pop((owner, model), ())
         if row not in known:
             known = (*(each for each in known if each.what != row.what), row)[-_MOST_ROWS:]
-            said = failure.message[:200]
-            log.warning("backend %s, model %s: %s, because it answered: %s", self._backend, name or "-", row.what, said)
-        self.models[name] = known
+            self._log(model, row, failure)
+        self.models[owner, model] = known
         if len(self.models) > _MOST_MODELS:
             self.models.popitem(last=False)
+
+    def _log(self, model: str | None, row: Amendment, failure: Failure) -> None:
+        if (model, row.what) in self._logged:
+            return  # another owner's request needed it, too
+        self._logged[model, row.what] = None
+        if len(self._logged) > _MOST_MODELS:
+            self._logged.popitem(last=False)
+        said = failure.message[:200]
+        log.warning("backend %s, model %s: %s, because it answered: %s", self._backend, model or "-", row.what, said)

@@ -75,7 +75,7 @@ class BackendAttempt:
             request, self._survey, configured = prepared.request, prepared.survey, prepared.stages
             passed += prepared.first
             if backend.remembered.models:
-                info.amendments = backend.remembered.rows(backend.model_for(self._asked_for))
+                info.amendments = backend.remembered.rows(info.owner, backend.model_for(self._asked_for))
         self.request = request
         self._amended = 0
         self._unproved: list[tuple[Amendment, Failure]] | None = None
@@ -172,7 +172,7 @@ class BackendAttempt:
         """Note that the backend took the request: what it was amended by is what its model needs."""
         for row, failure in self._unproved or ():
             if row.lasts:
-                self.backend.remembered.add(self.backend.model_for(self._asked_for), row, failure)
+                self.backend.remembered.add(self.info.owner, self.backend.model_for(self._asked_for), row, failure)
         self._unproved = self._survey = None  # there is no further call
 
     async def _call_with(self, row: Amendment) -> Call | None:

@@ -31,8 +31,8 @@ log = logging.getLogger("bridge.run")
 _CONTENT_OR_END = CONTENT | TERMINAL
 _EVENT_SIZE = 64
 """Bytes that each event counts for at least: an endless stream of tiny events fills memory, too."""
-_BYTES_PER_TOKEN = 200
-"""About what a token takes in the stream of a backend."""
+_STREAMED_TOKEN, _WHOLE_TOKEN = 200, 4
+"""About what a token takes in a stream, and in an answer in one piece, in bytes."""
 
 
 class Run:
@@ -92,14 +92,13 @@ class Run:
 
     @property
     def used(self) -> UsageReported | None:
-        """The tokens that the backend reported; an estimate if it was left before it could, None if it did not."""
+        """The tokens that the backend reported, or an estimate if it did not; None for a request that it refused."""
         reader, attempt = self.reader, self.tries.attempt
-        if reader.usage is not None or (reader.ended and reader.finish_reason != FinishReason.CANCELED):
+        was_left = not reader.ended or reader.finish_reason == FinishReason.CANCELED
+        if reader.usage is not None or attempt.asks_nobody or not (reader.has_content or was_left):
             return reader.usage
-        if attempt.asks_nobody:
-            return None
-        given = attempt.call.received // _BYTES_PER_TOKEN
-        return UsageReported(estimate_tokens(attempt.request), given, estimated=True)
+        size = _STREAMED_TOKEN if attempt.request.stream else _WHOLE_TOKEN
+        return UsageReported(estimate_tokens(attempt.request), attempt.call.received // size, estimated=True)
 
     @property
     def backend(self) -> Backend:

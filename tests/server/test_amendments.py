@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -78,7 +78,9 @@ CHAT: dict[str, tuple[Refuses, str, str]] = {
 
 
 @asynccontextmanager
-async def refusing(back: str, refuses: Refuses, **more: Any) -> AsyncIterator[tuple[str, FakeBackend]]:
+async def refusing(
+    back: str, refuses: Refuses, *, keys: Sequence[dict[str, str]] = (), **more: Any
+) -> AsyncIterator[tuple[str, FakeBackend]]:
     async with fake_backend(back) as backend:
         backend.says("ok")
         good = backend.script
@@ -97,7 +99,12 @@ async def refusing(back: str, refuses: Refuses, **more: Any) -> AsyncIterator[tu
             for name in FRONTS
             if not more or name == back
         ]
-        config = {"backends": {"it": {"dialect": back, "url": backend.url, "model": "m"}}, "routes": table}
+        config: dict[str, Any] = {
+            "backends": {"it": {"dialect": back, "url": backend.url, "model": "m"}},
+            "routes": table,
+        }
+        if keys:
+            config["server"] = {"auth": {"keys": list(keys)}}
         async with serving(config) as base:
             yield base, backend
 
@@ -243,6 +250,22 @@ async def test_what_a_client_makes_a_backend_say_is_not_remembered() -> None:
         assert (sent(backend)["messages"], sent(backend)["max_tokens"]) == (told_first["messages"], 900)
 
 
+async def test_what_one_user_makes_a_backend_say_changes_nothing_for_others() -> None:
+    """A refusal repeats a key of the client's metadata, which names itself as what is not supported."""
+
+    def refuses(body: dict[str, Any]) -> Any:
+        long = [key for key, value in (body.get("metadata") or {}).items() if len(value) > 512]
+        return long and error(f"Invalid metadata.{long[0]}: string too long.", "metadata")
+
+    keys = [{"name": "ann", "key": "key-ann"}, {"name": "bob", "key": "key-bob"}]
+    async with refusing("openai-chat", refuses, keys=keys) as (base, backend):
+        url, hello = f"{base}/openai-chat/chat/completions", {"model": "m", "messages": told(("user", "q"))}
+        hostile = {"this is not supported": "x" * 600}
+        for who, value, kept in ("ann", hostile, None), ("bob", {"a": "b"}, {"a": "b"}):
+            reply = await post(url, {**hello, "metadata": value}, authorization=f"Bearer key-{who}")
+            assert (reply.status, sent(backend).get("metadata")) == (200, kept)
+
+
 async def test_what_does_not_help_is_not_remembered() -> None:
     always = error("Unsupported parameter: 'temperature' is not supported with this model.", "temperature")
     async with refusing("openai-chat", lambda body: always) as (base, backend):
@@ -382,9 +405,9 @@ def test_of_the_largest_limits_of_a_model_the_last_one_is_remembered() -> None:
     remembered = Remembered("it")
     for most in (16384, 8192):
         said = refused(f"max_tokens is too large: 32000. This model supports at most {most} completion tokens.")
-        remembered.add("m", rows_for(said, remembered.rows("m"))[0], said)
-    body, _ = amended_body(b'{"max_tokens":32000}', remembered.rows("m"), Losses())
-    assert (json.loads(body), len(remembered.rows("m"))) == ({"max_tokens": 8192}, 1)
+        remembered.add("", "m", rows_for(said, remembered.rows("", "m"))[0], said)
+    body, _ = amended_body(b'{"max_tokens":32000}', remembered.rows("", "m"), Losses())
+    assert (json.loads(body), len(remembered.rows("", "m"))) == ({"max_tokens": 8192}, 1)
 
 
 @pytest.mark.parametrize(
@@ -874,12 +897,29 @@ def test_nothing_that_a_refusal_says_raises(
     assert isinstance(json.loads(amended_body(data, AMENDMENTS, Losses())[0]), type(body))
 
 
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        (
+            "Invalid schema for response_format 'x': In context=('properties', 'deprecated'), 'additionalProperties' "
+            "is required to be supplied and to be false.",
+            "response_format",
+        ),
+        ("Invalid value: 'unsupported'. Supported values are: 'low', 'medium', and 'high'.", "reasoning_effort"),
+        ("Invalid 'metadata.deprecated': string too long. Expected a string with maximum length 512.", "metadata"),
+    ],
+)
+def test_names_of_the_client_do_not_say_what_is_unsupported(message: str, param: str) -> None:
+    assert [row.what for row in rows_for(refused(message, param)) if row.lasts] == []
+
+
 def test_only_so_many_models_are_remembered() -> None:
     remembered, row = Remembered("it"), AMENDMENTS[0]
-    for number in range(1000):
-        remembered.add(f"m{number}", row, refused("no"))
-    assert remembered.rows("m999") == (row,)
-    assert remembered.rows("m0") == ()
+    for number in range(2000):
+        remembered.add("ann", f"m{number}", row, refused("no"))
+    assert remembered.rows("ann", "m1999") == (row,)
+    assert remembered.rows("ann", "m0") == ()
+    assert remembered.rows("bob", "m1999") == ()
 
 
 def test_each_row_names_its_source() -> None:

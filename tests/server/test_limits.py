@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
@@ -271,6 +272,32 @@ async def test_tokens_of_a_run_that_is_left_count_by_an_estimate(stream: bool) -
             backend.says("Hello")
             refused = await post(url, HELLO, **ANN)
             assert refused.json["error"]["message"] == "This key has used its 400 tokens of today (UTC)."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tokens_that_a_backend_does_not_report_count_by_an_estimate(stream: bool) -> None:
+    """Over a passthrough route it is the client who asks for them, or not."""
+    long = {**HELLO, "stream": stream, "messages": [{"role": "user", "content": "word " * 400}]}
+    async with fake_backend("openai-chat") as backend:
+        backend.says("Hello")
+        route = {"dialect": "openai-chat", "path": "/v1", "backend": "it", "passthrough": True}
+        setup = config(backend.url, route=route, per_key={"tokens_per_day": 400})
+        setup["routes"] = setup["routes"][:1]
+        async with serving(setup) as base:
+            url = f"{base}/v1/chat/completions"
+            assert (await post(url, long, **ANN)).status == 200
+            assert (await post(url, HELLO, **ANN)).status == 429
+
+
+async def test_tokens_of_embeddings_count() -> None:
+    embedded = {"object": "list", "data": [{"index": 0, "embedding": [0.5]}], "usage": {"prompt_tokens": 500}}
+    async with fake_backend("openai-chat") as backend:
+        backend.answers(200, json.dumps(embedded).encode())
+        setup = config(backend.url, per_key={"tokens_per_day": 400})
+        setup["routes"] = [{"dialect": "ollama", "path": "/", "backend": "it"}]
+        async with serving(setup) as base:
+            asked = {"model": "m", "input": "Hello"}
+            assert [(await post(f"{base}/api/embed", asked, **ANN)).status for _ in range(2)] == [200, 429]
 
 
 async def test_tokens_of_a_canceled_run_count_by_an_estimate(tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:

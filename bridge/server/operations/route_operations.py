@@ -26,6 +26,7 @@ from bridge.contract import (
 )
 from bridge.engine.route import Route, RunCaller
 from bridge.errors import BackendError, ConfigError, ErrorCode, RequestError
+from bridge.model import UsageReported
 from bridge.server.operations.agent_task_endpoints import serve_task_call
 from bridge.server.operations.attachment_service import AttachmentService
 from bridge.server.operations.descriptions import described
@@ -230,6 +231,8 @@ class RouteOperations:
         await exchange.hold(self._limiter.slot(exchange.user))
         caller = RunCaller(exchange.user, exchange.request_id, wire.headers, wire.body, route.capabilities)
         found = await self._bridge.embed(route, asked, caller)
+        if (spent := self._bridge.host.spent) is not None:
+            spent(exchange.user, UsageReported(found.tokens))
         return response_of(dialect.encode_embeddings(asked, found, time.time() - begin))
 
     async def _describe(self, exchange: ServerExchange) -> web.StreamResponse:
