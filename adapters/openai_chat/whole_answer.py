@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from bridge.contract import Context, WireResponse
@@ -9,7 +10,7 @@ from bridge.dialects.openai.errors import ERRORS
 from bridge.dialects.openai_chat.options import BackOptions
 from bridge.dialects.openai_chat.read_answer import ChatDecoder
 from bridge.dialects.openai_chat.wire import REASONING_FIELDS
-from bridge.model import Event
+from bridge.model import Event, FinishReason
 from bridge.model.jsontext import read_json
 from bridge.toolkit.merging import Added
 
@@ -22,13 +23,32 @@ _NUMBERED = ("tool_calls", "annotations", "images")
 # ------------------------------------------------------------------ towards clients
 
 
-class WholeChoice:
-    """One choice that grows by deltas, after the one with its role."""
+@dataclass(slots=True)
+class AddedLists:
+    """What a client has of the lists and numbers of a choice, by path. `numbers` are keys only."""
 
-    def __init__(self) -> None:
-        self._message = Added()
-        self._beside: Added | None = None
-        self._finish: str | None = None
+    entries: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClientChoice:
+    """The state of one choice at the client. `added` is None while it has texts and calls only."""
+
+    calls: int = 0
+    reason: FinishReason | None = None
+    thoughts: int = 0
+    length: int = 0
+    added: AddedLists | None = None
+
+
+@dataclass(slots=True)
+class WholeChoice(ClientChoice):
+    """One of an answer in one piece: it grows by deltas, after the one with its role."""
+
+    _message: Added = field(default_factory=Added)
+    _beside: Added | None = None
+    _finish: str | None = None
 
     def add(self, delta: dict[str, Any], beside: dict[str, Any]) -> None:
         if delta:

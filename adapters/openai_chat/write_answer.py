@@ -26,13 +26,12 @@ from bridge.dialects.openai_chat.shape import (
     wants_details,
     wants_usage,
 )
-from bridge.dialects.openai_chat.whole_answer import BESIDE, WholeChoice
+from bridge.dialects.openai_chat.whole_answer import BESIDE, AddedLists, ClientChoice, WholeChoice
 from bridge.dialects.openai_chat.wire import CUSTOM, DONE, NAME, fields_of_call, free_tools, own, write_usage
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
     Extras,
-    FinishReason,
     Heartbeat,
     MessageEnded,
     PartEnded,
@@ -59,28 +58,6 @@ _MOST_CHOICES = 128
 """The largest `n` of the API."""
 _CONSTANT = ("system_fingerprint", "service_tier")
 _OURS = frozenset({"id", "object", "created", "model", "choices", "usage", "error"})
-
-
-@dataclass(slots=True)
-class _Added:
-    """What a client has of the lists and numbers of a choice, by path. `numbers` are keys only."""
-
-    entries: dict[str, int] = field(default_factory=dict)
-    numbers: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Choice:
-    """The state of one choice at the client. `added` is None while it has texts and calls only; `whole` is what it adds
-    up to, in an answer in one piece.
-    """
-
-    calls: int = 0
-    reason: FinishReason | None = None
-    thoughts: int = 0
-    length: int = 0
-    added: _Added | None = None
-    whole: WholeChoice | None = None
 
 
 @dataclass(slots=True)
@@ -125,7 +102,7 @@ class ChatEncoder(Encoder):
         self._head: dict[str, Any] = {}
         self._first: dict[str, Any] | None = None
         """What only the first chunk has."""
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, ClientChoice] = {}
         self._opened = 0
         """All choices below this number are open."""
         self._parts: dict[str, _Part | None] = {}
@@ -172,18 +149,18 @@ class ChatEncoder(Encoder):
             self.out.append(dumps({**self._head, "choices": choices, **more}))
 
     def _say(self, choice: int, delta: dict[str, Any], beside: dict[str, Any] = BESIDE) -> None:
-        if (whole := self._choices[choice].whole) is not None:
-            whole.add(delta, beside)
+        known = self._choices[choice]
+        if isinstance(known, WholeChoice):
+            known.add(delta, beside)
         else:
             self._chunk([{"index": choice, "delta": delta, **beside}], {})
 
-    def _part(self, choice: int, delta: dict[str, Any], **more: Any) -> _Part:
-        template = None
-        if not self.in_one_piece:
-            template = Template({**self._head, "choices": [{"index": choice, "delta": delta, **BESIDE}]})
-        return _Part(choice, delta, template, **more)
+    def _template(self, choice: int, delta: dict[str, Any]) -> Template | None:
+        if self.in_one_piece:
+            return None
+        return Template({**self._head, "choices": [{"index": choice, "delta": delta, **BESIDE}]})
 
-    def _open(self, choice: int, content: str | None = "") -> _Choice:
+    def _open(self, choice: int, content: str | None = "") -> ClientChoice:
         """The role chunk of a choice, once and before all else of it. The SDK's helper keeps choices in a list, so
         those with a lower number are opened first.
         """
@@ -191,9 +168,9 @@ class ChatEncoder(Encoder):
         if known is not None:
             return known
         if self.in_one_piece:
-            made = _Choice(whole=WholeChoice())
+            made: ClientChoice = WholeChoice()
         else:
-            made = _Choice()
+            made = ClientChoice()
             while self._opened < min(choice, _MOST_CHOICES):
                 earlier, self._opened = self._opened, self._opened + 1
                 self._open(earlier)
@@ -206,7 +183,7 @@ class ChatEncoder(Encoder):
         if self.in_one_piece:
             return delta
         known = self._choices[choice]
-        known.added = known.added or _Added()
+        known.added = known.added or AddedLists()
         return _addable(known.added, "", delta)
 
     # -------------------------------------------------------------- run and messages
@@ -245,8 +222,8 @@ class ChatEncoder(Encoder):
         if event.kind is _REASONING:
             self._parts[event.part_id] = self._reasoning(index)
             return
-        start = choice.length if event.kind is _TEXT else None
-        self._parts[event.part_id] = self._part(index, _DELTAS[event.kind], start=start)
+        delta, start = _DELTAS[event.kind], choice.length if event.kind is _TEXT else None
+        self._parts[event.part_id] = _Part(index, delta, self._template(index, delta), start=start)
 
     def _cite(self, part: _Part, extras: Extras) -> None:
         """Write the citations of a text, those of a chat backend as they came."""
@@ -263,10 +240,11 @@ class ChatEncoder(Encoder):
             choice = self._open(index)
             number, choice.thoughts = choice.thoughts, choice.thoughts + 1
             entry = {"type": "reasoning.text", "index": number, "text": HOLE}
-            return self._part(index, {"reasoning": HOLE, "reasoning_details": [entry]}, thought=number)
-        if name == "both":
-            return self._part(index, {"reasoning_content": HOLE, "reasoning": HOLE})
-        return self._part(index, {"reasoning" if name == "reasoning_details" else name: HOLE})
+            delta: dict[str, Any] = {"reasoning": HOLE, "reasoning_details": [entry]}
+            return _Part(index, delta, self._template(index, delta), thought=number)
+        names = ("reasoning_content", "reasoning") if name == "both" else (name.removesuffix("_details"),)
+        delta = dict.fromkeys(names, HOLE)
+        return _Part(index, delta, self._template(index, delta))
 
     def _call_started(self, event: PartStarted, index: int) -> None:
         """Write the first fragment: index, id, type and name, each once; the rest is arguments only."""
@@ -289,7 +267,8 @@ class ChatEncoder(Encoder):
             self._parts[event.part_id] = None
             return
         delta = {"tool_calls": [{"index": number, **_called(kind, is_flat, HOLE)}]}
-        self._parts[event.part_id] = self._part(index, delta, call=number, bare=kind == FUNCTION, extras=extras)
+        template, bare = self._template(index, delta), kind == FUNCTION
+        self._parts[event.part_id] = _Part(index, delta, template, call=number, bare=bare, extras=extras)
 
     def part_ended(self, event: PartEnded) -> None:
         part = self._parts.pop(event.part_id)
@@ -391,9 +370,8 @@ class ChatEncoder(Encoder):
         for fields in reversed(self._beside):
             more |= fields
         usage = more.pop("usage", None)
-        listed = [
-            choice.whole.plain(index) for index, choice in sorted(self._choices.items()) if choice.whole is not None
-        ]
+        choices = sorted(self._choices.items())
+        listed = [choice.plain(index) for index, choice in choices if isinstance(choice, WholeChoice)]
         return {**self._head, "object": "chat.completion", "choices": listed, "usage": usage, **more}
 
 
@@ -415,7 +393,7 @@ def _called(kind: str, is_flat: bool, text: Any, fields: dict[str, Any] | None =
     return {**called, FUNCTION: {**(fields or {}), "arguments": text}} if is_flat else called
 
 
-def _addable(added: _Added, path: str, delta: dict[str, Any]) -> dict[str, Any]:
+def _addable(added: AddedLists, path: str, delta: dict[str, Any]) -> dict[str, Any]:
     """A delta as the SDK's helper can add it up: list entries need an `index`, a number may come once only."""
     out: dict[str, Any] = {}
     for key, value in delta.items():
@@ -432,7 +410,7 @@ def _addable(added: _Added, path: str, delta: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _entry(added: _Added, path: str, entry: Any) -> Any:
+def _entry(added: AddedLists, path: str, entry: Any) -> Any:
     if not isinstance(entry, dict) or type(entry.get("index")) is int:
         return entry
     number = added.entries.get(path, 0)

@@ -32,7 +32,7 @@ import orjson
 from bridge.errors import BridgeError, ConfigError
 from bridge.stores import lease_clock, schema
 from bridge.stores.conversation_store import unavailable
-from bridge.stores.scripts import Rows, Spelled, Values, Work, spelled
+from bridge.stores.scripts import ALONE, UNSYNCED, Rows, Spelled, Values, Work, spelled
 
 _T = TypeVar("_T")
 MEMORY = ":memory:"
@@ -501,6 +501,8 @@ class SQLiteSyntax:
 
 
 SYNTAX = SQLiteSyntax()
+_OF_OTHERS = frozenset({ALONE, UNSYNCED})
+"""Statements that say nothing to SQLite."""
 
 
 def run_script(work: Work[_T], db: sqlite3.Connection) -> _T:
@@ -510,7 +512,7 @@ def run_script(work: Work[_T], db: sqlite3.Connection) -> _T:
     try:
         while True:
             statement, values = script.send(rows)  # type: ignore[arg-type]  # the first one is sent None
-            rows = run_statement(db, statement, values)
+            rows = [] if statement in _OF_OTHERS else run_statement(db, statement, values)
     except StopIteration as done:
         result: _T = done.value
         return result
