@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.docs.helpers import EXAMPLES, ROOT, Server, serve
+from tests.docs.helpers import EXAMPLES, ROOT, Server, run, serve
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +40,19 @@ def runs(demo: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
         yield served
         assert served.stop() == 0
         assert "Traceback" not in served.err
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it, in another folder; a warning fails. All processes of the tests share it."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder, built = base / "site", base / "site.built"
+    with (base / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            done = run(sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder))
+            assert done.returncode == 0, done.stderr.decode()
+            built.touch()
+    return folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -77,15 +76,6 @@ class _Resources(HTMLParser):
             self.fetched.append(said.get("href", ""))
         elif tag != "a":
             self.fetched += [said[name] for name in ("src", "srcset", "data", "action", "poster") if name in said]
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site as `make docs` builds it, in another folder; a warning fails."""
-    folder = tmp_path_factory.mktemp("site")
-    done = run(sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder))
-    assert done.returncode == 0, done.stderr.decode()
-    return folder
 
 
 def test_make_docs_builds_it() -> None:

@@ -10,7 +10,7 @@ import gc
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.recorded import CAPTURES, body
 JSON = {"content-type": "application/json"}
 LONGEST = 4096
 """The most characters of an error's message, and of any other field of it."""
-LARGE = 1 << 18
+LARGE = 1 << 16
 """Characters of a value of which an error must repeat little; many times as many as it may have."""
 DIALECTS = {name: registry.get(name) for name in registry.called()}
 FRONTS = {name: dialect for name, dialect in DIALECTS.items() if dialect.served}
@@ -36,6 +36,19 @@ MOST = 2.2 * SIZES[1] / SIZES[0]
 PIECES = ("eyJ", "eyJ-", "a-", "a://a:", "bearer ", "sk-.", "ip:", "[", ".a")
 
 Path = tuple[str | int, ...]
+
+SHARES = 3
+
+
+def shared(test: Any) -> Any:
+    """A test that tells each thing to a share of the dialects, and the next thing to the next share."""
+    for mark in (pytest.mark.parametrize("share", range(SHARES)), pytest.mark.turns(SHARES), pytest.mark.sampled(7)):
+        test = mark(test)
+    return test
+
+
+def some_of(dialects: dict[str, Dialect], number: int) -> list[Dialect]:
+    return list(dialects.values())[number % SHARES :: SHARES]
 
 
 # ---------------------------------------------------------------------- requests
@@ -91,8 +104,8 @@ def _with(value: Any, path: Path) -> Callable[[str], bytes]:
 _MARK = "MARKED"
 
 
-def ask(front: Dialect, data: bytes) -> list[Failure]:
-    """What goes wrong with a request of `front` for every back, told to its client."""
+def ask(front: Dialect, data: bytes, backs: Iterable[Dialect] = DIALECTS.values()) -> list[Failure]:
+    """What goes wrong with a request of `front` for these backs, told to its client."""
     failures: list[Failure] = []
     try:
         wire = WireRequest(headers=JSON, body=data)
@@ -100,7 +113,7 @@ def ask(front: Dialect, data: bytes) -> list[Failure]:
     except BridgeError as error:
         failures.append(error.failure)
     else:
-        for back in DIALECTS.values():
+        for back in backs:
             try:
                 back.encode_request(request, context(back.back_options(), request))
             except BridgeError as error:
@@ -130,14 +143,15 @@ def test_an_error_repeats_little_of_a_request(name: str) -> None:
                 check_short(failure, front)
 
 
+@shared
 @pytest.mark.parametrize("name", FRONTS)
-def test_a_request_takes_linear_time(name: str) -> None:
+def test_a_request_takes_linear_time(name: str, share: int) -> None:
     front = DIALECTS[name]
-    for field, (value, path, _) in requests(name).items():
-        body_with = _with(value, path)
+    for number, (field, (value, path, _)) in enumerate(requests(name).items(), share):
+        body_with, backs = _with(value, path), some_of(DIALECTS, number)
         for piece in PIECES:
             texts = [body_with(_long(piece, size, field)) for size in SIZES]
-            check_linear(lambda data: ask(front, data), texts, f"{field}: {piece}")
+            check_linear(lambda data, backs=backs: ask(front, data, backs), texts, f"{field}: {piece}")  # type: ignore[misc]
 
 
 def _long(piece: str, size: int, field: str) -> str:
@@ -194,16 +208,17 @@ def streamed(back: Dialect, text: str) -> list[Failure]:
     return [event.error for event in events if isinstance(event, RunFailed)]
 
 
+@shared
 @pytest.mark.parametrize("name", DIALECTS)
-def test_an_error_repeats_little_of_a_backends(name: str) -> None:
+def test_an_error_repeats_little_of_a_backends(name: str, share: int) -> None:
     distinct = {repr(failure): failure for failure in refused(DIALECTS[name], "x" * LARGE)}
-    for front in FRONTS.values():
-        for failure in distinct.values():
+    for number, failure in enumerate(distinct.values(), share):
+        for front in some_of(FRONTS, number):
             check_short(failure, front)
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.turns(3)
+@pytest.mark.sampled(11)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("name", DIALECTS)
 def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
@@ -211,8 +226,8 @@ def test_an_error_of_a_backend_takes_linear_time(name: str, piece: str) -> None:
     check_linear(lambda text: refused(back, text), [piece * (size // len(piece)) for size in SIZES], piece)
 
 
-@pytest.mark.sampled(5)
-@pytest.mark.turns(3)
+@pytest.mark.sampled(11)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("name", FRONTS)
 def test_a_failure_is_told_in_linear_time(name: str, piece: str) -> None:
@@ -228,16 +243,17 @@ def _failures(piece: str) -> list[list[Failure]]:
 KEYS = ("sk-proj-abcdefgh1234", "eyJhbGciOiJI.eyJzdWIiOiIx.c2ln")
 
 
+@shared
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("name", DIALECTS)
-def test_no_field_of_a_backends_error_holds_a_key(name: str, key: str) -> None:
+def test_no_field_of_a_backends_error_holds_a_key(name: str, key: str, share: int) -> None:
     back = DIALECTS[name]
     failures = [back.decode_error(answer) for answer in answers(f"wrong {key}")]
     failures += [back.decode_error(answer) for answer in answers(key)]
     failures += streamed(back, key)
-    for failure in failures:
+    for number, failure in enumerate(failures, share):
         assert key not in repr(failure)
-        for front in FRONTS.values():
+        for front in some_of(FRONTS, number):
             wire = front.encode_error(failure)
             assert key not in repr((wire, encode(front, [RunStarted("r"), RunFailed(failure)])))
 

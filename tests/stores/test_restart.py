@@ -10,8 +10,8 @@ from tests.server.harness import fake_backend, serving
 from tests.stores.conftest import Engine
 
 
-@pytest.mark.sampled(3)
-@pytest.mark.turns(2)
+@pytest.mark.sampled(9)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize(("front", "back"), [pytest.param(p, a, id=f"{p} to {a}") for p in PEOPLE for a in AGENTS])
 async def test_a_talk_survives_a_restart(engine: Engine, front: str, back: str) -> None:
     """With a call of a tool that is open, or a question to a person, where the agent asks any."""
