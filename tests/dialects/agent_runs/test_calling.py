@@ -222,12 +222,13 @@ async def test_each_try_is_a_run_of_its_own() -> None:
 # ---------------------------------------------------------------------- streams that break
 
 
-async def test_after_a_cut_anywhere_every_event_comes_once() -> None:
+async def test_after_a_cut_anywhere_every_event_comes_once(each_http_client: str) -> None:
+    """Where the second client's stream ends is of no concern to what resumes it: it is cut at some places."""
     async with upstream() as server, calling(server.url) as backend:
         whole = await events_of(backend)
         expected = at_fronts(whole)
         own = server.own(RECORDED)
-        for place in range(len(own)):
+        for place in range(0, len(own), 1 if each_http_client == "aiohttp" else 9):
             how = "close" if place % 2 else "end"
             server.reads = [server.sends(RECORDED, place, how), server.sends(RECORDED)]
             server.backend.seen.clear()

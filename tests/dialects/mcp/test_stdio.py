@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,9 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.forkserver import ForkedProcess, run
+
 from .client import FORMS, META, NEW, TASKS, config, route
 
 ROOT = Path(__file__).parents[3]
+COMMAND = (sys.executable, "-m", "bridge", "mcp")
 
 
 def file(folder: Path, *routes: dict[str, Any], **server: Any) -> Path:
@@ -30,9 +32,8 @@ def file(folder: Path, *routes: dict[str, Any], **server: Any) -> Path:
 class Program:
     """The command, and the messages that it wrote. Anything else on its standard output is an error."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdin is not None
-        self.process, self.stdin = process, process.stdin
+    def __init__(self, process: ForkedProcess, stdin: asyncio.WriteTransport, stdout: asyncio.StreamReader) -> None:
+        self.process, self.stdin, self.stdout = process, stdin, stdout
         self.number = 0
 
     def say(self, *messages: Any) -> None:
@@ -41,9 +42,8 @@ class Program:
             self.stdin.write(line + b"\n")
 
     async def hear(self) -> Any:
-        assert self.process.stdout is not None
         async with asyncio.timeout(20):
-            line = await self.process.stdout.readline()
+            line = await self.stdout.readline()
         assert line, "the program ended"
         return json.loads(line)
 
@@ -62,10 +62,9 @@ class Program:
     async def end(self) -> tuple[int, bytes]:
         """Close its input: the exit code, and what else came."""
         self.stdin.close()
-        assert self.process.stdout is not None
         async with asyncio.timeout(20):
-            rest = await self.process.stdout.read()
-            return await self.process.wait(), rest
+            rest = await self.stdout.read()
+        return await asyncio.to_thread(self.process.wait, 20), rest
 
 
 def new(prompt: str = "", tool: str = "ask_agent", *, token: Any = None, capabilities: Any = None) -> dict[str, Any]:
@@ -77,20 +76,23 @@ def new(prompt: str = "", tool: str = "ask_agent", *, token: Any = None, capabil
 
 @contextlib.asynccontextmanager
 async def program(*arguments: str) -> AsyncIterator[Program]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "bridge", "mcp", *arguments),
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    (stdin, fed), (read, stdout) = os.pipe(), os.pipe()
+    complaints = os.open(os.devnull, os.O_WRONLY)
+    process = ForkedProcess(
+        [*COMMAND, *arguments], cwd=ROOT, env=dict(os.environ), stdin=stdin, stdout=stdout, stderr=complaints
     )
+    for inside in (stdin, stdout, complaints):
+        os.close(inside)
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    reading, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(read, "rb", 0))
+    writing, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(fed, "wb", 0))
     try:
-        yield Program(process)
+        yield Program(process, writing, reader)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        process.kill()
+        await asyncio.to_thread(process.wait, 20)
+        reading.close()
+        writing.close()
 
 
 async def test_a_client_of_each_kind_is_served(tmp_path: Path) -> None:
@@ -164,8 +166,8 @@ async def test_messages_that_do_not_wait_for_each_other(tmp_path: Path) -> None:
         {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {**new("silent"), "_meta": {}}},
     ]
     text = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-    command = [sys.executable, "-m", "bridge", "mcp", str(file(tmp_path))]
-    done = await asyncio.to_thread(subprocess.run, command, input=text, capture_output=True, cwd=ROOT, check=False)
+    command = [*COMMAND, str(file(tmp_path))]
+    done = await asyncio.to_thread(run, command, cwd=ROOT, env=dict(os.environ), timeout=60, input=text)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     flat = [m for each in found for m in (each if isinstance(each, list) else [each])]
@@ -206,8 +208,7 @@ async def test_a_signal_ends_it(tmp_path: Path, number: int) -> None:
         it.say({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": new("slow", token=1)})
         await it.hear()
         it.process.send_signal(number)
-        async with asyncio.timeout(20):
-            assert await it.process.wait() == 0
+        assert await asyncio.to_thread(it.process.wait, 20) == 0
 
 
 def test_mistakes_are_told_on_standard_error(tmp_path: Path) -> None:
@@ -220,9 +221,6 @@ def test_mistakes_are_told_on_standard_error(tmp_path: Path) -> None:
         ([str(none)], "no route offers tools"),
         ([str(twice), "--route", "/c"], "--route /c"),
     ):
-        command = [sys.executable, "-m", "bridge", "mcp", *arguments]
-        done = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, cwd=ROOT, check=False, env=os.environ
-        )
+        done = run([*COMMAND, *arguments], cwd=ROOT, env=dict(os.environ), timeout=60)
         assert (done.returncode, done.stdout) == (2, b""), arguments
         assert words in done.stderr.decode()
