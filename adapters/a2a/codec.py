@@ -43,7 +43,16 @@ from bridge.dialects.a2a.capabilities import CAPABILITIES, card
 from bridge.dialects.a2a.options import BackOptions, FrontOptions
 from bridge.dialects.a2a.read_answer import A2ADecoder
 from bridge.dialects.a2a.read_request import Notes
-from bridge.dialects.a2a.wire import CARD_PATH, EXTENSIONS_HEADER, NAME, OLD_BASE, VERSION_HEADER, Method, Version
+from bridge.dialects.a2a.wire import (
+    CARD_PATH,
+    EXTENSIONS_HEADER,
+    NAME,
+    OLD_BASE,
+    OLD_CARD_PATH,
+    VERSION_HEADER,
+    Method,
+    Version,
+)
 from bridge.dialects.a2a.write_answer import A2AEncoder
 from bridge.errors import Failure, RequestError
 from bridge.model import Event, Request
@@ -100,6 +109,7 @@ class A2A(AgentTasksDialect, DescribedDialect, SteppedRunDialect):
         _endpoint("DELETE", OLD_BASE + _CONFIGS + "/{config_id}"),
         _endpoint("GET", f"{OLD_BASE}/card"),
         Endpoint("GET", CARD_PATH, Operation.DESCRIBE, public=True),
+        Endpoint("GET", OLD_CARD_PATH, Operation.DESCRIBE, public=True),
     )
     front_options = FrontOptions
     back_options = BackOptions

@@ -40,6 +40,8 @@ WORDS: dict[ErrorCode, str] = {
 }
 
 TOO_LONG = "prompt is too long"
+ERROR_CODE = "error_code"
+"""The key, in the details of a failure and of the wire, of a word that clients act on."""
 
 ERRORS = ErrorTable(
     words=WORDS,
@@ -70,6 +72,8 @@ def error_object(failure: Failure) -> Wire:
     error = {"type": kind, "message": message}
     if _TYPES.get(kind) is not failure.code:
         error["code"] = str(failure.code)
+    if ERROR_CODE in failure.details:
+        error["details"] = {ERROR_CODE: failure.details[ERROR_CODE]}
     return {"type": "error", "error": error, "request_id": None}
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.contract import Context, WireRequest
+from bridge.contract import Context, Feature, WireRequest
 from bridge.dialects.anthropic_messages.client_tools import client_tool
+from bridge.dialects.anthropic_messages.errors import ERROR_CODE
 from bridge.dialects.anthropic_messages.fields import FIELDS
 from bridge.dialects.anthropic_messages.options import FrontOptions
 from bridge.dialects.anthropic_messages.read_messages import ASIDES, DECLARED, REMOVAL, MessageReader, read_system
 from bridge.dialects.anthropic_messages.wire import NAME, NOTES, given, noted
+from bridge.errors import ErrorCode, RequestError
 from bridge.model import Request, ResponseFormat, Tool, ToolChoice, ToolMode
 from bridge.toolkit.check import Node, body_of, model_in, wrong
 from bridge.toolkit.fields import thread_in
@@ -38,11 +40,15 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
         wrong("max_tokens", "a whole number", None, missing=True)
     if not body.need_array("messages"):
         wrong("messages", "at least one message", [])
+    if not context.untouched:
+        _check_thread(body)
     reader = MessageReader()
     notes: dict[str, Any] = {}
     messages = [*read_system(body, notes), *reader.read_all(body)]
     request = Request(messages, model=model, stream=False)
     extras = given(FIELDS.read(body, request))
+    if extras.pop("thread", None) is not None:
+        context.lost.add(Feature.EXTRAS, "thread: no conversation is held")
     metadata = body.object("metadata") or Node({}, "metadata")
     config = body.object("output_config")
     request.metadata, request.user_id = metadata.rest({"user_id"}), metadata.string("user_id")
@@ -66,6 +72,21 @@ def decode_request(wire: WireRequest, context: Context, *, counting: bool = Fals
     if thinking := body.object("thinking"):
         set_thinking(request, thinking, budgets=FrontOptions.of(context).thinking_effort)
     return request
+
+
+def _check_thread(body: Node) -> None:
+    """Refuse to continue a thread (beta message-threads-2026-08-12), whose client sends new messages alone.
+
+    To hold one is best effort. None is held here, which clients learn by this error; then they send all messages.
+    """
+    thread = body.object("thread")
+    if thread is not None and thread.one_of("type", ("create", "continue")) == "continue":
+        raise RequestError(
+            "thread: this server holds no conversations; send all messages, with the type create or without a thread.",
+            code=ErrorCode.NOT_FOUND,
+            param="thread",
+            details={ERROR_CODE: "thread_not_found"},
+        )
 
 
 def _is_translated(extras: dict[str, Any], name: str, known: frozenset[str]) -> bool:

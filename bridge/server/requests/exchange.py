@@ -200,6 +200,7 @@ class ServerExchange:
         route = handler.route
         self.handler, self.route, self.limiter = handler, route, handler.limiter
         self.context = Context(self.run_id, None, time.time(), route.options, route.default_model)
+        self.context.untouched = route.passthrough
 
     def _endpoint_details(self) -> dict[str, Any]:
         """Return what the shape of an error may depend on."""

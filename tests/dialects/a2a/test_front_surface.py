@@ -103,6 +103,7 @@ async def test_the_agent_card_is_public_and_names_the_keys() -> None:
             {"schemes": {"bearer": {"list": []}}}, {"schemes": {"apiKey": {"list": []}}},
         ]  # fmt: skip
         assert reply.json["supportedInterfaces"][0]["url"] == f"{base}/a2a"
+        assert (await ask("GET", f"{base}/a2a/.well-known/agent.json")).json == reply.json, "for clients before 0.3"
 
 
 @pytest.mark.parametrize(("public_url", "shared"), [("https://agents.example", True), (None, False)])

@@ -459,3 +459,31 @@ async def test_a_chat_client_over_a_messages_model() -> None:
         ]
         second = (await post(f"{base}/chat/v1/chat/completions", {**asked, "messages": conversation})).json
         assert second["choices"][0]["message"]["content"] == "toolu_Paris=sun; toolu_Rome=sun"
+
+
+# ---------------------------------------------------------------------- message threads
+
+
+async def test_a_thread_is_created_and_its_client_learns_that_it_is_not_held() -> None:
+    """To hold one is best effort: the SDK's helpers then send the whole conversation in a new thread."""
+    continues = {"type": "continue", "previous_message_id": "msg_1"}
+    async with bridge() as (_, backend, base):
+        backend.streams(*chat_stream({"content": "Hello"}))
+        body = {"model": "chat", "max_tokens": 9, "messages": USER, "stream": True}
+        begun = await post(f"{base}/v1/messages", {**body, "thread": {"type": "create"}})
+        assert (begun.status, begun.headers["x-bridge-lost"]) == (200, "extras")
+        assert "thread" not in backend.seen[0].json
+        refused = await post(f"{base}/v1/messages", {**body, "thread": continues})
+        assert refused.status == 404
+        assert refused.json["error"]["type"] == "not_found_error"
+        assert refused.json["error"]["details"] == {"error_code": "thread_not_found"}
+        assert (await post(f"{base}/v1/messages", {**body, "thread": {"type": "x"}})).status == 400
+        assert len(backend.seen) == 1
+
+
+async def test_a_backend_that_gets_requests_as_they_came_holds_threads_itself() -> None:
+    continues = {"type": "continue", "previous_message_id": "msg_1"}
+    async with bridge() as (_, backend, base):
+        body = {"model": "claude-x", "max_tokens": 9, "messages": USER, "thread": continues}
+        reply = await post(f"{base}/as-it-is/v1/messages", body)
+        assert (reply.status, backend.seen[0].json) == (200, body)
