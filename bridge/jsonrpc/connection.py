@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self, TypedDict, Unpack
 
@@ -264,12 +264,16 @@ class RpcConnection:
 
     async def _read(self) -> None:
         while True:
-            for frame in await self.carrier.receive():
-                for event in self.peer.receive(frame):
-                    await self._handle(event)
-                if self.peer.refusals:
-                    self._news.set()
-                    await self._wait_for_reader()
+            await self._receive(await self.carrier.receive())
+
+    async def _receive(self, frames: Sequence[bytes]) -> None:
+        """Handle frames, which are not held while the next ones are awaited."""
+        for frame in frames:
+            for event in self.peer.receive(frame):
+                await self._handle(event)
+            if self.peer.refusals:
+                self._news.set()
+                await self._wait_for_reader()
 
     async def _wait_for_reader(self) -> None:
         """Wait while the other side leaves too many automatic answers unread."""

@@ -371,6 +371,8 @@ class Run:
                 await self._keep(turn, _canceled())  # unless it was kept at an end of its own
             finally:
                 await turn.close()
+        # They refer to the run, which would hold its request until the collector finds them.
+        self.joint, self._write = None, _unwritten
 
     async def _keep(self, turn: Turn, failure: Failure | None) -> None:
         """Keeps the conversation, once; a store that fails now is logged, since the client has its answer already."""

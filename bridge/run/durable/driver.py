@@ -120,6 +120,11 @@ class RunDriver:
                 await self._run.close()
             await self._recorder.close()
 
+    def release(self) -> None:
+        """Let go of the run and its log, when all of it is written: both refer to the driver."""
+        self._run = None
+        del self._recorder
+
     def _set_clock(self) -> asyncio.TimerHandle | None:
         limit = self.plan.limit
         if limit is None:

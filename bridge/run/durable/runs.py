@@ -493,6 +493,7 @@ class Runs:
             await self._call_ended(worker.key, worker.plan)
         finally:
             del self._workers[worker.key]
+            worker.release()
             release()
 
     def _spawn(self, work: Awaitable[None], among: set[asyncio.Task[None]] | None = None) -> None:

@@ -434,6 +434,9 @@ class ServerExchange:
             if self._leaving is not None:
                 self._leaving.cancel()
             self.handler.closed(self._task)
+            # aiohttp keeps the last request of a connection until the next one comes; the prompt need not stay with it.
+            del self.context
+            self.observe = self.known = self.lock = None
         held, self._held = self._held, ()
         for place in reversed(held):
             place.leave()

@@ -162,9 +162,10 @@ class SessionConnection:
         if session.model not in session.models:
             session.model = _first_model(route, session.models)
         self._sessions[session.id] = _Open(session, stored, waiting_in(stored))
+        messages = stored.take_messages()
         if call.replays:
             assert self._connection is not None
-            for method, params in self._dialect.encode_replay(session.id, stored.messages):
+            for method, params in self._dialect.encode_replay(session.id, messages):
                 await self._connection.notify(method, params)
         return self._dialect.encode_opened(session, call)
 

@@ -32,10 +32,10 @@ class Stored:
     session: RpcSession
     conversation: Conversation
 
-    @property
-    def messages(self) -> Sequence[Message]:
-        """What the client saw, oldest first."""
-        return self.conversation.messages
+    def take_messages(self) -> list[Message]:
+        """Return what the client saw, oldest first. It is not held any more: a session may be open for days."""
+        messages, self.conversation.messages = self.conversation.messages, []
+        return messages
 
 
 @dataclass(slots=True)
@@ -76,6 +76,7 @@ class SessionStore:
         stored.conversation.extra = {**_dumped(stored.session), "told": waiting.told}
         try:
             await self._commit(stored, [*messages])
+            stored.take_messages()
         except StoreConflict:
             # The same session is open in another connection, too.
             found = await self._history.load(self._seen, self._scope, stored.session.id)
@@ -83,6 +84,7 @@ class SessionStore:
             found.open_interrupts, found.extra = stored.conversation.open_interrupts, stored.conversation.extra
             stored.conversation = found
             await self._commit(stored, [*messages])
+            stored.take_messages()
 
     async def page(self, about: dict[str, Any], start: int) -> tuple[list[RpcSession], int | None]:
         """Return sessions whose clients said `about`, newest first, from a position.
