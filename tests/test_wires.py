@@ -46,7 +46,7 @@ def test_each_form_of_an_answer_keeps_the_rules_of_its_wire(front: str) -> None:
 
 
 @pytest.mark.sampled(11)
-@pytest.mark.turns(3)
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("front", JUDGES)
 @pytest.mark.parametrize("back", [name for name in registry.called() if registry.get(name).served])
 def test_answers_of_each_backend_keep_the_rules_of_every_wire(back: str, front: str) -> None:

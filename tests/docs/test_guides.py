@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,7 +15,7 @@ from bridge.cli.parser import _arguments
 from bridge.engine.assembly import assemble
 from bridge.engine.config import load
 from tests.docs import cookbook
-from tests.docs.helpers import CONFIGS, EXAMPLES, ROOT, USUAL, Block, blocks_of, run
+from tests.docs.helpers import COMMAND, CONFIGS, EXAMPLES, ROOT, USUAL, Block, blocks_of, run
 from tests.docs.helpers import Server as Process
 from tests.docs.tables import dialects
 
@@ -80,12 +81,20 @@ def test_a_command_names_what_there_is(line: str) -> None:
         assert (ROOT / path).exists(), path
 
 
+def entered(line: str) -> subprocess.CompletedProcess[bytes]:
+    """Run what a person enters, without a shell where it would only divide it into words."""
+    program, *arguments = shlex.split(line)
+    if program == "dialect-bridge" and not re.search(r"[|<>&;$`*?~]", line):
+        return run(COMMAND, *arguments)
+    return run("bash", "-c", f"set -o pipefail; {line}")
+
+
 CLI = [b.text for b in blocks_of((DOCS / "cli.md").read_text(encoding="utf-8")) if b.language == "bash"]
 
 
 @pytest.mark.parametrize("line", [line for text in CLI for line in text.splitlines() if "-bridge serve" not in line])
 def test_a_command_of_its_page_runs(line: str) -> None:
-    done = run("bash", "-c", f"set -o pipefail; {line}")
+    done = entered(line)
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
@@ -94,7 +103,7 @@ def test_a_command_of_its_page_runs(line: str) -> None:
     "line", [each for each in _lines() if re.match(rf"dialect-bridge chat {USUAL}/\S+ \S+ ", each)]
 )
 def test_a_talk_with_the_demo(line: str, demo: Process) -> None:
-    done = run("bash", "-c", line.replace(USUAL, demo.url))
+    done = entered(line.replace(USUAL, demo.url))
     assert done.returncode == 0, done.stderr
     assert done.stdout or b"[calls" in done.stderr
 

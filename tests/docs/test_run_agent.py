@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from bridge.server.connect.programs import AGENTS
 from tests.docs.helpers import COMMAND, bridge, environment
+from tests.forkserver import ForkedProcess
 from tests.server.harness import fake_backend
 
 pytestmark = pytest.mark.slow
@@ -95,15 +95,8 @@ def test_each_agent_gets_an_address_a_key_and_a_model(name: str, folder: Path) -
 async def test_an_agents_own_model_becomes_the_backends(folder: Path) -> None:
     async with fake_backend("openai-chat") as backend:
         backend.says("Hello")
-        path = os.pathsep.join([str(folder / "bin"), environment()["PATH"]])
-        process = await asyncio.create_subprocess_exec(
-            *(COMMAND, "run", "claude", "--to", "openai-chat", "--url", backend.url, "--model", "local", "--no-probe"),
-            cwd=folder,
-            env=environment(PATH=path, TMPDIR=str(folder)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        out, _ = await process.communicate()
+        to = ("--to", "openai-chat", "--url", backend.url, "--model", "local", "--no-probe")
+        _, out, _ = await asyncio.to_thread(run, folder, "claude", *to)
     assert json.loads(out)["asked"][0][1]["content"][0]["text"] == "Hello"
     assert backend.seen[0].json["model"] == "local"
 
@@ -161,18 +154,19 @@ def test_a_signal_reaches_the_agent_and_ends_both(number: signal.Signals, folder
         "#!/usr/bin/env python3\nimport os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(100)\n"
     )
     path = os.pathsep.join([str(folder / "bin"), environment()["PATH"]])
-    with subprocess.Popen(
-        [COMMAND, "run", "claude", "--to", "demo"], cwd=folder, env=environment(PATH=path, TMPDIR=str(folder))
-    ) as process:
-        try:
-            deadline = time.monotonic() + 60
-            while not (pid := (folder / "pid").read_text() if (folder / "pid").exists() else ""):
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            process.send_signal(number)
-            assert process.wait(60) == 128 + number
-        finally:
-            process.kill()
+    with open(os.devnull, "r+b") as null:
+        command, env = (COMMAND, "run", "claude", "--to", "demo"), environment(PATH=path, TMPDIR=str(folder))
+        process = ForkedProcess(command, cwd=folder, env=env, stdin=null, stdout=null, stderr=null)
+    try:
+        deadline = time.monotonic() + 60
+        while not (pid := (folder / "pid").read_text() if (folder / "pid").exists() else ""):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(number)
+        assert process.wait(60) == 128 + number
+    finally:
+        process.kill()
+        process.wait()
     assert not Path(f"/proc/{pid}").exists()
     assert [path.name for path in folder.glob("*.log")] == [], "an empty log is removed"

@@ -13,6 +13,7 @@ import pytest
 from bridge import ErrorCode
 from tests.docs.helpers import ROOT, run
 from tests.docs.links import documents
+from tests.docs.pages import PAGES
 from tests.docs.reference import FOLDER, PUBLIC, public_names, referred
 
 pytestmark = pytest.mark.slow
@@ -24,6 +25,11 @@ REFERRED = referred()
 @pytest.mark.parametrize("module", PUBLIC)
 def test_every_public_name_says_what_it_is(module: str) -> None:
     assert [name for name, member in public_names(module).items() if member.docstring is None] == []
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.parent == FOLDER], ids=lambda path: path.name)
+def test_a_page_of_the_reference_is_current(path: Path) -> None:
+    assert PAGES[path]() == path.read_text(encoding="utf-8"), "`make pages` writes it anew"
 
 
 @pytest.mark.parametrize("module", PUBLIC)

@@ -165,8 +165,8 @@ async def test_explain_tells_how_far_it_is() -> None:
     args = ("translate", "--from", "openai-chat", "--to", "agentscope", "--explain")
     async with command(*args, stdin=PIPE) as (process, terminal):
         assert process.stdout is not None
-        reading = asyncio.create_task(process.communicate(DELTA % b"x" * 10_000 + STOP))
-        await terminal.until(r"\[\d+(\.\d)? [kM]B of \d+ kB explained\]")
+        reading = asyncio.create_task(process.communicate(DELTA % b"x" * 16_000 + STOP))
+        await terminal.until(r"\[\d+(\.\d)? [kM]B of \d+(\.\d)? [kM]B explained\]")
         out, _ = await reading
         assert out.endswith(b"lost: nothing\n")
         await terminal.rest()
