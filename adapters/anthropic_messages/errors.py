@@ -69,7 +69,7 @@ def error_object(failure: Failure) -> Wire:
     message, kind = ERRORS.text(failure), ERRORS.word(failure)
     if failure.code is ErrorCode.CONTEXT_LENGTH and not message.lower().startswith(TOO_LONG):
         message = f"{TOO_LONG}: {message}"
-    error = {"type": kind, "message": message}
+    error: Wire = {"type": kind, "message": message}
     if _TYPES.get(kind) is not failure.code:
         error["code"] = str(failure.code)
     if ERROR_CODE in failure.details:
