@@ -118,6 +118,8 @@ async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
     finally:
         keepalive.stop()
         report.stats = run.stats
+        if isinstance(response, StreamedResponse):
+            response.release()
     return response
 
 
