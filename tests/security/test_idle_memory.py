@@ -132,7 +132,7 @@ async def test_a_stream_that_its_client_leaves_needs_no_collector() -> None:
                     aiohttp.ClientSession() as session,
                     session.post(f"{base}/it{path}", json={**body, "stream": True}) as response,
                 ):
-                    assert b"Hel" in await response.content.readline()
+                    assert await response.content.readline()
                 del response
                 await backend.seen[-1].gone.wait()
                 await _until_gone(known)
