@@ -13,7 +13,7 @@ import pytest
 from bridge.model import Text
 from tests.dialects.acp.helpers import configuration
 from tests.dialects.acp.test_socket import connected
-from tests.server.harness import serving
+from tests.server.harness import Exchange, fake_backend, serving
 
 PROMPT = "x" * 100_003
 A2A = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": PROMPT}]}
@@ -107,10 +107,43 @@ async def test_a_stored_run_needs_no_collector(front: str, tmp_path: Path) -> No
                 async with session.get(f"{base}/it/runs/t/events?runId=r") as response:
                     await response.read()
             del response
-            for _ in range(100):
-                if not [each for each in held(known, collected=False) if type(each) is Text]:
-                    break
-                await asyncio.sleep(0.02)
-            assert [each for each in held(known, collected=False) if type(each) is Text] == []
+            await _until_gone(known)
         finally:
             gc.enable()
+
+
+async def test_a_stream_that_its_client_leaves_needs_no_collector() -> None:
+    path, body, _ = FRONTS["openai-chat"]
+
+    async def half(exchange: Exchange) -> None:
+        await exchange.head()
+        await exchange.send(b'data: {"choices": [{"index": 0, "delta": {"content": "Hel"}}]}\n\n')
+        await exchange.left()
+
+    async with fake_backend("openai-chat") as backend:
+        backend.plays(half)
+        route = {"dialect": "openai-chat", "path": "/it", "backend": "it"}
+        config = {"backends": {"it": {"dialect": "openai-chat", "url": backend.url}}, "routes": [route]}
+        async with serving(config) as base:
+            known = tuple(map(id, held()))
+            gc.disable()
+            try:
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.post(f"{base}/it{path}", json={**body, "stream": True}) as response,
+                ):
+                    assert await response.content.readline()
+                del response
+                await backend.seen[-1].gone.wait()
+                await _until_gone(known)
+            finally:
+                gc.enable()
+
+
+async def _until_gone(known: tuple[int, ...]) -> None:
+    """Wait for what goes on behind a response, but not for the collector."""
+    for _ in range(100):
+        if not [each for each in held(known, collected=False) if type(each) is Text]:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("the prompt is still in memory")

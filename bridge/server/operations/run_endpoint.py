@@ -115,6 +115,8 @@ async def _stream(exchange: ServerExchange, run: Run) -> web.StreamResponse:
         await _end(exchange.http, response, translation.write(run.cut(report.failure)))
     finally:
         keepalive.stop()
+        if isinstance(response, StreamedResponse):
+            response.release()
     return response
 
 

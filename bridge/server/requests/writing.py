@@ -94,6 +94,10 @@ class StreamedResponse(web.StreamResponse):
         self._make = make
         return self._write_now
 
+    def release(self) -> None:
+        """Let go of the function of `writing`, and all that it refers to: a connection keeps its last response."""
+        self._make = _nothing
+
     def _write_now(self, what: Any) -> bool:
         transport = self._chunks
         if transport is None or transport.is_closing() or transport.get_write_buffer_size() > _WAITING:
