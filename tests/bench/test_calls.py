@@ -5,7 +5,7 @@ from __future__ import annotations
 from calls import BEGINS, GOES_ON, NOT_KEPT, PLAIN, TOKEN, counted
 
 MARGIN = 1.1
-MOST = {TOKEN: 18, PLAIN: 306, NOT_KEPT: 508, BEGINS: 727, GOES_ON: 780}
+MOST = {TOKEN: 18, PLAIN: 306, NOT_KEPT: 508, BEGINS: 729, GOES_ON: 782}
 OBJECTS = {TOKEN: 1, PLAIN: 50, NOT_KEPT: 68, BEGINS: 91, GOES_ON: 99}
 """As measured; lower them when the code gets better."""
 
