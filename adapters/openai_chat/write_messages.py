@@ -61,10 +61,11 @@ class MessageWriter:
         pictures: list[Wire] = []
         messages = self._messages
         for self._index, message in enumerate(messages):
-            if not pictures and (text := plain_text(message)) and message.role != "tool":
+            text = plain_text(message) if message.role != "tool" else None
+            if text and not pictures:
                 out.append(self._plain(message, text))
                 continue
-            for wire in self._message(message):
+            for wire in [self._plain(message, text)] if text else self._message(message):
                 if wire["role"] == "tool":
                     pictures += self._pictures.pop(wire["tool_call_id"], [])
                 elif pictures:
@@ -78,8 +79,6 @@ class MessageWriter:
 
     def _message(self, message: Message) -> list[Wire]:
         """One message; results inside it become messages of their own, after the calls and before a user's words."""
-        if (text := plain_text(message)) and message.role != "tool":
-            return [self._plain(message, text)]
         results = [self._result(p) for p in message.parts if isinstance(p, ToolResult)]
         others: list[Part] = [p for p in message.parts if not isinstance(p, ToolResult)]
         if message.role == "tool":
