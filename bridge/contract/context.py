@@ -114,7 +114,7 @@ class Context:
     has left out what it has of the messages. `answered_at` is when the first events of a stream came, in Unix seconds,
     if that is known. `caches` is true if the client cannot say what the backend is to cache, so that the codec decides
     that. `host` is the host of the backend's URL. `site` is what the server tells the codec of a `ToolServerDialect`.
-    `untouched` is true if the backend gets the body of the client as it came, whatever is read in it.
+    `untouched` is true if the backend gets the client's body unchanged, whatever is read in it.
     """
 
     run_id: str

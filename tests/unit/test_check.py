@@ -235,7 +235,12 @@ def test_names_are_read_in_any_spelling() -> None:
     spelling = Spelling()
     known = {"aB": 1, "c": {"d_e": 2}}
     assert spelling(known) is known
-    assert spelling({"a_b": 1, "c_2d": {"d_e": 2}, "e_": 3, "_f": 4}) == {"aB": 1, "c2d": {"d_e": 2}, "e_": 3, "F": 4}
+    assert spelling({"a_b": 1, "c_2d": {"d_e": 2}, "e_": 3, "_f_g": 4}) == {
+        "aB": 1,
+        "c2d": {"d_e": 2},
+        "e_": 3,
+        "_fG": 4,
+    }
     assert spelling({"a_b": 1, "aB": 2}) == spelling({"aB": 2, "a_b": 1}) == {"aB": 2}
 
 

@@ -12,8 +12,8 @@ from bridge.model.jsontext import dumps
 from bridge.testing.wires import context, decode, encode
 
 ADAPTERS = Path(bridge.dialects.__file__).parent
-BUILT_ON = {("agent_runs", "ag-ui"), ("ag_kit", "ag-ui")}
-"""Dialects whose wire is that of another one: what they note is noted for that."""
+BUILT_ON = {("agent_runs", "ag-ui"), ("ag_kit", "ag-ui"), ("openai_chat", "openai-responses")}
+"""Dialects whose wire is that of another one, for some clients or for all: what they note is noted for that."""
 
 
 def test_no_adapter_names_another_dialect() -> None:
