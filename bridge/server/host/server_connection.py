@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import socket
+import time
 import uuid
 from collections.abc import Callable
 from http import HTTPStatus
@@ -39,6 +40,7 @@ class ServerConnection(web.RequestHandler):
 
     The error has the shape of the dialect near its path, as far as that can be read, else it is a plain JSON object.
     `frames`: what a client has sent since its connection became a WebSocket. `has_asked`: it has sent a request.
+    `idle_since`: since when it waits for a request, in monotonic seconds; None while it serves one.
     `refused`: why its last request is refused whatever the path. `behind_head`: bytes that came behind the first head
     of the last read that has one, or more. `body_left`: bytes of the body of a request that offers another protocol
     which have not come; more than those close the connection.
@@ -46,6 +48,7 @@ class ServerConnection(web.RequestHandler):
 
     frames: ReceivedFrames | None = None
     has_asked = False
+    idle_since: float | None = None
     refused: Failure | None = None
     behind_head = 0
     body_left: int | None = None
@@ -66,11 +69,17 @@ class ServerConnection(web.RequestHandler):
         self.frames = ReceivedFrames(parser)
         super().set_parser(cast(Any, self.frames), data_received_cb)
 
-    @property
-    def idle_since(self) -> float | None:
-        """A time that grows with the one since which it waits for a request; None while it serves one."""
-        waiter = self._waiter
-        return None if waiter is None or waiter.done() else self._next_keepalive_close_time
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.idle_since = time.monotonic()
+        super().connection_made(transport)
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the rest of the response; the connection waits for another request then."""
+        finished = await super().finish_response(request, resp, start_time)
+        self.idle_since = time.monotonic()
+        return finished
 
     def close(self) -> None:
         """Close it when the requests that it serves are answered: at once if there are none.
@@ -152,7 +161,8 @@ def checking_heads(make: Callable[..., web.BaseRequest]) -> Callable[..., web.Ba
     def request(
         message: RawRequestMessage, payload: StreamReader, connection: ServerConnection, *rest: Any
     ) -> web.BaseRequest:
-        connection.refused, connection.body_left, connection.has_asked = None, None, True
+        connection.refused = connection.body_left = connection.idle_since = None
+        connection.has_asked = True
         if hdrs.UPGRADE in message.headers:
             left = int(message.headers.get(hdrs.CONTENT_LENGTH, "0")) - connection.behind_head
             if message.chunked or left < 0:
@@ -176,16 +186,16 @@ def checking_heads(make: Callable[..., web.BaseRequest]) -> Callable[..., web.Ba
 
 
 async def listen(
-    server: web.Server, sock: socket.socket, backlog: int, note: Note, shape: Shape, accepted: Callable[[int], None]
+    server: web.Server, sock: socket.socket, backlog: int, note: Note, shape: Shape, accepted: Callable[[], None]
 ) -> asyncio.Server:
     """Accepts connections on a bound socket. `note`, `shape`: see `ServerConnection`.
 
-    `accepted` is called with the number of open connections when there is another one.
+    `accepted` is called for each new connection.
     """
-    loop, known = asyncio.get_running_loop(), server._connections
+    loop = asyncio.get_running_loop()
 
     def connection() -> ServerConnection:
-        accepted(len(known))
+        accepted()
         return ServerConnection(server, note, shape, loop=loop, access_log=None, logger=log)
 
     return await loop.create_server(connection, sock=sock, backlog=backlog)

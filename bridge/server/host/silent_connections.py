@@ -18,7 +18,7 @@ from bridge.server.host.server_connection import ServerConnection
 log = logging.getLogger("bridge.server")
 
 _PAUSE = 0.1
-"""Seconds between two looks at the connections while there are too many."""
+"""Seconds between two looks at the number of connections while new ones come."""
 _QUIET = 60.0
 """Seconds between two lines in the log about it."""
 
@@ -59,15 +59,17 @@ class SilentConnections:
                 connection.force_close()
         self._timer = loop.call_later(self._seconds / 4, self._check)
 
-    def accepted(self, count: int) -> None:
-        """Note that another connection was accepted: the server has `count` of them."""
-        if count > self._most and self._relief is None:
+    def accepted(self) -> None:
+        """Note that another connection was accepted."""
+        if self._relief is None:
             self._relief = asyncio.get_running_loop().call_later(_PAUSE, self._relieve)
 
     def _relieve(self) -> None:
         """Close the connections that have waited longest, down to the number that there may be."""
         self._relief = None
         connections = self._connections
+        if len(connections) <= self._most:
+            return
         idle = sorted((c for c in connections if c.idle_since is not None), key=lambda c: c.idle_since or 0.0)
         for connection in idle[: max(0, len(connections) - self._most)]:
             connection.close()
