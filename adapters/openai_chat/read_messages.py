@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Set
 from typing import Any, NoReturn
 
 from bridge.dialects.openai.api import audio_type, bytes_or_url
-from bridge.dialects.openai.free_input import INPUT, arguments_of
+from bridge.dialects.openai.free_text import INPUT, arguments_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.wire import CUSTOM, NAME, REASONING_FIELDS, noted, noted_call, own
 from bridge.errors import RequestError

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.contract import Context, Feature, WireRequest, registry
 from bridge.dialects.openai.api import COMMON
-from bridge.dialects.openai.free_input import INPUT, arguments_of, free_tool
+from bridge.dialects.openai.free_text import INPUT, arguments_of, free_text_tool
 from bridge.dialects.openai.shapes import (
     FUNCTION_FIELDS,
     SCHEMA,
@@ -33,7 +33,7 @@ from bridge.dialects.openai_chat.wire import (
     NAME,
     NOTES,
     RESPONSES,
-    free_tools,
+    free_text_tools,
     noted,
     noted_call,
     own,
@@ -79,8 +79,8 @@ def decode_request(wire: WireRequest, context: Context) -> Request:
         request.tools = _tools(body)
         request.tool_choice = _tool_choice(body, request.tools or [])
         check_choice(request.tool_choice, request.tools or (), "tool_choice")
-        if free := free_tools(request):
-            _set_input(request, free)
+        if free := free_text_tools(request):
+            _as_custom_calls(request, free)
     if body.get("max_completion_tokens") is not None:
         extras.setdefault(NOTES, {})["limit"] = "max_completion_tokens"
     if not _WANTED.isdisjoint(body.value):
@@ -98,8 +98,8 @@ def _of_responses(wire: WireRequest, context: Context) -> Request:
         _note_usage(extras)
         rest = {name: value for name, value in said.items() if name != "stream_options"}
         request.extras = {RESPONSES: rest, NAME: extras}
-    if free := free_tools(request):
-        _set_input(request, free)
+    if free := free_text_tools(request):
+        _as_custom_calls(request, free)
     return request
 
 
@@ -181,10 +181,12 @@ def _free(node: Node, whole: Node) -> Tool:
         if form and grammar:
             fields["format"] = {"type": "grammar", "grammar": grammar}
         value = {"type": CUSTOM, CUSTOM: fields}
-    return free_tool(node.need_string("name"), node.string("description"), grammar, noted({"whole": value, FREE: said}))
+    return free_text_tool(
+        node.need_string("name"), node.string("description"), grammar, noted({"whole": value, FREE: said})
+    )
 
 
-def _set_input(request: Request, free: Collection[str]) -> None:
+def _as_custom_calls(request: Request, free: Collection[str]) -> None:
     """Read calls of tools with free text as input that came as functions, as Cursor sends them: the text stands where
     the arguments do.
     """

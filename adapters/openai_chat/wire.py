@@ -76,7 +76,7 @@ def fields_of_call(extras: Extras | None) -> dict[str, Any]:
     return {**values, _EXTRA_CONTENT: {**content, GOOGLE: google}}
 
 
-def free_tools(request: Request | None) -> dict[str, bool]:
+def free_text_tools(request: Request | None) -> dict[str, bool]:
     """Return the names of the request's tools with free text as input, and whether their fields stand beside the type.
 
     The latter is how Cursor declares them, in bodies of chat completions as in those of the Responses API.

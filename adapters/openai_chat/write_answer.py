@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.contract import KEEPALIVE, Context, Feature
 from bridge.dialects.openai.errors import error_object
-from bridge.dialects.openai.free_input import input_of
+from bridge.dialects.openai.free_text import input_of
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import card_of
 from bridge.dialects.openai_chat.options import FrontOptions
@@ -27,7 +27,7 @@ from bridge.dialects.openai_chat.shape import (
     wants_usage,
 )
 from bridge.dialects.openai_chat.whole_answer import BESIDE, AddedLists, ClientChoice, WholeChoice
-from bridge.dialects.openai_chat.wire import CUSTOM, DONE, NAME, fields_of_call, free_tools, own, write_usage
+from bridge.dialects.openai_chat.wire import CUSTOM, DONE, NAME, fields_of_call, free_text_tools, own, write_usage
 from bridge.model import (
     ArgsDelta,
     ContentAdded,
@@ -252,21 +252,21 @@ class ChatEncoder(Encoder):
         extras = fields_of_call(event.extras)
         name = event.name or ""
         if self._free is None:
-            self._free = free_tools(self.context.request)
+            self._free = free_text_tools(self.context.request)
         kind = CUSTOM if extras.get("type") == CUSTOM or name in self._free else FUNCTION
         is_flat = self._free.get(name, False)
         number = choice.calls
         choice.calls += 1
         more = extras.get(FUNCTION)
         fields = {"name": name, **(more if isinstance(more, dict) else {})}
-        call = {"index": number, "id": event.call_id, "type": kind, **_called(kind, is_flat, "", fields)}
+        call = {"index": number, "id": event.call_id, "type": kind, **_call_fields(kind, is_flat, "", fields)}
         self._say(index, {"tool_calls": [{**call, **first_keys(extras)}]})
         if kind == CUSTOM and extras.get("type") != CUSTOM:
             self._held = self._held or {}
             self._held[event.part_id] = _HeldCall(index, number, is_flat)
             self._parts[event.part_id] = None
             return
-        delta = {"tool_calls": [{"index": number, **_called(kind, is_flat, HOLE)}]}
+        delta = {"tool_calls": [{"index": number, **_call_fields(kind, is_flat, HOLE)}]}
         template, bare = self._template(index, delta), kind == FUNCTION
         self._parts[event.part_id] = _Part(index, delta, template, call=number, bare=bare, extras=extras)
 
@@ -275,7 +275,7 @@ class ChatEncoder(Encoder):
         if part is None:
             if self._held is not None and (held := self._held.pop(event.part_id, None)) is not None:
                 text = input_of("".join(held.pieces))
-                called = _called(CUSTOM, held.is_flat, text)
+                called = _call_fields(CUSTOM, held.is_flat, text)
                 self._say(held.choice, {"tool_calls": [{"index": held.number, **called}]})
             return
         if part.thought is not None and (event.signature or event.redacted):
@@ -382,7 +382,7 @@ def _lane(event: PartStarted | ContentAdded) -> tuple[int, str]:
     return event.choice, TRANSCRIPT if event.extras and TRANSCRIPT in event.extras else event.kind
 
 
-def _called(kind: str, is_flat: bool, text: Any, fields: dict[str, Any] | None = None) -> dict[str, Any]:
+def _call_fields(kind: str, is_flat: bool, text: Any, fields: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the name and the arguments of a call, or pieces of them, as `kind` has them. Of a tool with free text as
     input that was declared in the flat form, the text stands in `function`, too: Cursor, which declares it so, reads
     `function.name` of each call (icebear0828/codex-proxy#708).

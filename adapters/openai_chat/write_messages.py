@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.contract import Context, Feature
 from bridge.dialects.openai.api import audio_format, breakpoint_of
-from bridge.dialects.openai.free_input import INPUT
+from bridge.dialects.openai.free_text import INPUT
 from bridge.dialects.openai_chat.audio import TRANSCRIPT
 from bridge.dialects.openai_chat.capabilities import CAPABILITIES
 from bridge.dialects.openai_chat.options import BackOptions

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.dialects.openai.free_input import free_tool
+from bridge.dialects.openai.free_text import free_text_tool
 from bridge.dialects.openai_responses.client_tools import is_run_by_client
 from bridge.dialects.openai_responses.wire import noted, own
 from bridge.model import Request, Tool
@@ -36,7 +36,7 @@ def free(node: Node) -> Tool:
     form = node.object("format")
     grammar = {name: form.string(name) for name in ("syntax", "definition")} if form else {}
     extras = noted(whole=node.value, free=True)
-    return free_tool(node.need_string("name"), node.string("description"), grammar, extras)
+    return free_text_tool(node.need_string("name"), node.string("description"), grammar, extras)
 
 
 def members(node: Node, tools: list[Tool]) -> list[Tool]:

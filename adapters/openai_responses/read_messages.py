@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from bridge.dialects.openai.api import audio_type, bytes_or_url
-from bridge.dialects.openai.free_input import arguments_of
+from bridge.dialects.openai.free_text import arguments_of
 from bridge.dialects.openai_responses import compaction, wire
 from bridge.dialects.openai_responses.client_tools import read_call, read_output
 from bridge.dialects.openai_responses.declared import ADDITIONAL_TOOLS, CONFIGURES, flat

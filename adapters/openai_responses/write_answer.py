@@ -11,7 +11,7 @@ from typing import Any
 
 from bridge.contract import KEEPALIVE, Context, Feature, Frame
 from bridge.contract.wire import fits_line
-from bridge.dialects.openai.free_input import input_of
+from bridge.dialects.openai.free_text import input_of
 from bridge.dialects.openai_responses import client_tools
 from bridge.dialects.openai_responses.capabilities import card
 from bridge.dialects.openai_responses.compaction import Compaction, is_object, is_wanted

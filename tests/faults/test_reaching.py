@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import socket
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ import pytest
 import trustme
 
 from bridge.contract import registry
-from tests.docs.helpers import COMMAND, environment
+from tests.faults.command import serving_process
 from tests.faults.measure import back_of, setup
-from tests.faults.test_secrets import _listening
 from tests.faults.wire import SPEAKING, Read, Saw, ask, read
 from tests.server.harness import bound_socket, fake_backend, free_port, serving
 
@@ -92,26 +89,11 @@ async def test_an_event_of_twenty_mebibytes_arrives(front: str) -> None:
     assert (seen.verdict, len(seen.text)) == ("whole", size)
 
 
-@contextlib.asynccontextmanager
-async def _of_64_files(folder: Path, config: dict[str, Any]) -> AsyncIterator[str]:
+def _of_64_files(folder: Path, config: dict[str, Any]) -> AbstractAsyncContextManager[str]:
     """A server in a process that may open 64 files; its base URL."""
-    port, file = free_port(), folder / "config.yaml"
-    file.write_text(json.dumps({**config, "server": {"port": port}, "stores": {"history": "off"}}))
-    with (folder / "log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            # Not by `preexec_fn`: the child of a process with threads (gRPC's) must not run Python before that.
-            *("sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", COMMAND, "serve", str(file)),
-            stdout=log,
-            stderr=log,
-            cwd=folder,
-            env=environment(),
-        )
-    try:
-        await _listening(process, port)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        await process.wait()
+    port = free_port()
+    served = {**config, "server": {"port": port}, "stores": {"history": "off"}}
+    return serving_process(folder, port, served, shell="ulimit -n 64")
 
 
 async def test_idle_connections_do_not_take_all_descriptors(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from bridge.contract import Context, registry
 from bridge.errors import ErrorCode, Failure
 from bridge.model import PartKind
 from bridge.translation.framing import sse
-from tests.docs.helpers import COMMAND, environment
+from tests.faults.command import serving_process
 from tests.faults.faults import FAULTS, Said
 from tests.faults.measure import queued
 from tests.faults.wire import SPEAKING, Saw, asking, exchange, raw
@@ -136,22 +134,9 @@ async def test_nothing_secret_is_written_or_answered(level: str, form: str, tmp_
     async with fake_backend() as backend:
         backend.plays(_script)
         port = free_port()
-        file = tmp_path / "config.yaml"
-        file.write_text(json.dumps(config(backend.url, port, tmp_path)))
-        with (tmp_path / "log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(COMMAND, "serve", str(file), "--log-level", level, "--log-format", form),
-                stdout=log,
-                stderr=log,
-                cwd=tmp_path,
-                env=environment(),
-            )
-        try:
-            await _listening(process, port)
-            saw = await _conversation(f"http://127.0.0.1:{port}")
-        finally:
-            process.terminate()
-            await process.wait()
+        options = ("--log-level", level, "--log-format", form)
+        async with serving_process(tmp_path, port, config(backend.url, port, tmp_path), *options) as base:
+            saw = await _conversation(base)
     written = (tmp_path / "log").read_bytes()
     answers = b"\n".join(s.body for s in saw)
     answers += "\n".join(f"{s.headers}" for s in saw).encode()
@@ -162,19 +147,6 @@ async def test_nothing_secret_is_written_or_answered(level: str, form: str, tmp_
             assert text not in written, (secret, _around(written, text))
             assert text not in answers, (secret, _around(answers, text))
     assert BODY.encode() not in written, _around(written, BODY.encode())
-
-
-async def _listening(process: asyncio.subprocess.Process, port: int) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            assert process.returncode is None
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.close()
-                return
 
 
 def _around(where: bytes, text: bytes) -> bytes:

@@ -11,7 +11,7 @@ INPUT = "input"
 """The argument of the function."""
 
 
-def free_tool(name: str, description: str | None, grammar: dict[str, Any], extras: Extras | None) -> Tool:
+def free_text_tool(name: str, description: str | None, grammar: dict[str, Any], extras: Extras | None) -> Tool:
     """Return the function for such a tool. `grammar`: its `syntax` and `definition`, if it has one. Other models get
     it as a description, which they may violate.
     """
